@@ -1,0 +1,28 @@
+# Script: links every source of the Python package into the build's package folder, and writes the metadata
+# (entry points included) that makes Python see an installed distribution there.
+# Arguments: SOURCE, PACKAGE, VERSION.
+
+file(MAKE_DIRECTORY ${PACKAGE})
+file(GLOB entries RELATIVE ${SOURCE} ${SOURCE}/*)
+list(REMOVE_ITEM entries __pycache__)
+foreach(entry ${entries})
+  if(NOT IS_SYMLINK ${PACKAGE}/${entry})
+    file(CREATE_LINK ${SOURCE}/${entry} ${PACKAGE}/${entry} SYMBOLIC)
+  endif()
+endforeach()
+# Links to files that are gone would be imported half: remove them.
+file(GLOB linked ${PACKAGE}/*)
+foreach(link ${linked})
+  if(IS_SYMLINK ${link} AND NOT EXISTS ${link})
+    file(REMOVE ${link})
+  endif()
+endforeach()
+
+get_filename_component(parent ${PACKAGE} DIRECTORY)
+set(info ${parent}/tilewright-${VERSION}.dist-info)
+file(MAKE_DIRECTORY ${info})
+file(WRITE ${info}/METADATA "Metadata-Version: 2.1\nName: tilewright\nVersion: ${VERSION}\n")
+file(WRITE ${info}/INSTALLER "cmake\n")
+file(WRITE ${info}/entry_points.txt
+  "[torch.backends]\ntilewright = tilewright._autoload:load\n\n"
+  "[torch_dynamo_backends]\ntilewright = tilewright.dynamo:backend\n")
