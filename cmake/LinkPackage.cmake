@@ -23,6 +23,12 @@ set(info ${parent}/tilewright-${VERSION}.dist-info)
 file(MAKE_DIRECTORY ${info})
 file(WRITE ${info}/METADATA "Metadata-Version: 2.1\nName: tilewright\nVersion: ${VERSION}\n")
 file(WRITE ${info}/INSTALLER "cmake\n")
-file(WRITE ${info}/entry_points.txt
-  "[torch.backends]\ntilewright = tilewright._autoload:load\n\n"
-  "[torch_dynamo_backends]\ntilewright = tilewright.dynamo:backend\n")
+# An entry point whose module is missing makes `import torch` fail for everybody.
+set(entry_points "")
+if(EXISTS ${SOURCE}/_autoload.py)
+  string(APPEND entry_points "[torch.backends]\ntilewright = tilewright._autoload:load\n\n")
+endif()
+if(EXISTS ${SOURCE}/dynamo.py OR EXISTS ${SOURCE}/dynamo)
+  string(APPEND entry_points "[torch_dynamo_backends]\ntilewright = tilewright.dynamo:backend\n")
+endif()
+file(WRITE ${info}/entry_points.txt "${entry_points}")

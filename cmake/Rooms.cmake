@@ -5,8 +5,9 @@
 set(TILEWRIGHT_PACKAGE_DIR ${PROJECT_BINARY_DIR}/python/tilewright)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-# Libraries find each other beside themselves, before and after installation.
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+# Libraries find each other beside themselves, before and after installation. (CMake would pad the path with empty
+# entries to change it at installation, and an empty entry means the working directory.)
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
 add_library(tilewright_headers INTERFACE)
 target_include_directories(tilewright_headers INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
@@ -47,6 +48,6 @@ function(tilewright_shared_room name)
   target_link_options(${name} PRIVATE -Wl,-Bsymbolic -Wl,-z,defs)
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${TILEWRIGHT_PACKAGE_DIR}
-    BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN" DEFINE_SYMBOL "")
+    INSTALL_RPATH "$ORIGIN" DEFINE_SYMBOL "")
   install(TARGETS ${name} LIBRARY DESTINATION tilewright COMPONENT python)
 endfunction()
