@@ -79,6 +79,11 @@ struct KernelCode {
   std::vector<uint8_t> object;
 };
 
+/// What an error of data at a site of a kernel says; "{index}" and "{bound}" in the message are replaced by the values.
+struct ErrorSiteSpec {
+  std::string op, source, message;
+};
+
 /// Runs grid points [0, grid) of a kernel, in chunks of `grain` points.
 struct KernelStep {
   uint32_t kernel;               // index into Program::kernels
@@ -91,6 +96,7 @@ struct KernelStep {
   // For explain and debug output:
   SizeExpr bytesMoved = 0, flops = 0;
   std::string source; // the model's source line or the operator names
+  std::vector<ErrorSiteSpec> errorSites; // KernelContext::errorCode - 1 is an index
   int32_t attachedBuffer = -1; // >= 0: prologue of that Attached buffer; skipped while it is valid
 };
 

@@ -1,0 +1,262 @@
+//===- LoopIR.h - the graph level: loop nests over strided memory -*- C++ -*-===//
+//
+// What importer entries build and fusion rewrites. Tensors are strided views of buffers with symbolic sizes; a nest is a
+// domain of symbolic extents with scalar expressions; an expression reads memory through accesses that are linear in the
+// domain's indices, plus indirect terms for gathers. Buffers are assigned once unless `Buffer::partial` says otherwise.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "tilewright/Support/DType.h"
+#include "tilewright/Support/SizeExpr.h"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tilewright::loop {
+
+using BufferId = uint32_t;
+
+/// X(enumerator, printed name, number of operands, cost in rough vector instructions)
+#define TILEWRIGHT_SCALAR_OPS(X)                                                                                       \
+  X(Constant, "const", 0, 0)                                                                                           \
+  X(Size, "size", 0, 0)   /* SizeExpr as i64 */                                                                        \
+  X(Index, "index", 0, 0) /* index of a domain dimension, i64 */                                                       \
+  X(Load, "load", 0, 1)                                                                                                \
+  X(Accumulator, "acc", 0, 0) /* a contraction's sum, in its epilogue */                                               \
+  X(Cast, "cast", 1, 1)       /* to Expr::type; float to integer truncates, anything to bool is != 0 */                \
+  X(Bitcast, "bitcast", 1, 0)                                                                                          \
+  X(CheckIndex, "check", 1, 2) /* i64 in [0, size) or a recorded error of data; `site` */                              \
+  X(Add, "add", 2, 1)                                                                                                  \
+  X(Sub, "sub", 2, 1)                                                                                                  \
+  X(Mul, "mul", 2, 1)                                                                                                  \
+  X(Div, "div", 2, 4)       /* floats: IEEE; integers: truncating, by zero is an error of data */                      \
+  X(FloorDiv, "fdiv", 2, 8) /* Python's floor division */                                                              \
+  X(Mod, "mod", 2, 8)       /* Python's modulo (sign of the divisor) */                                                \
+  X(FMod, "fmod", 2, 20)    /* C's remainder (sign of the dividend) */                                                 \
+  X(Fma, "fma", 3, 1)                                                                                                  \
+  X(Max, "max", 2, 1) /* floats: NaN wins */                                                                           \
+  X(Min, "min", 2, 1)                                                                                                  \
+  X(FMax, "fmax", 2, 2) /* floats: NaN loses */                                                                        \
+  X(FMin, "fmin", 2, 2)                                                                                                \
+  X(Pow, "pow", 2, 60)                                                                                                 \
+  X(Atan2, "atan2", 2, 40)                                                                                             \
+  X(CopySign, "copysign", 2, 1)                                                                                        \
+  X(And, "and", 2, 1)                                                                                                  \
+  X(Or, "or", 2, 1)                                                                                                    \
+  X(Xor, "xor", 2, 1)                                                                                                  \
+  X(Shl, "shl", 2, 1)                                                                                                  \
+  X(Shr, "shr", 2, 1) /* arithmetic for signed types */                                                                \
+  X(Eq, "eq", 2, 1)   /* comparisons give Bool; false with NaN but for Ne */                                           \
+  X(Ne, "ne", 2, 1)                                                                                                    \
+  X(Lt, "lt", 2, 1)                                                                                                    \
+  X(Le, "le", 2, 1)                                                                                                    \
+  X(Select, "select", 3, 1) /* condition (Bool), then, else */                                                         \
+  X(Not, "not", 1, 1)       /* bitwise; logical for Bool */                                                            \
+  X(Neg, "neg", 1, 1)                                                                                                  \
+  X(Abs, "abs", 1, 1)                                                                                                  \
+  X(Sqrt, "sqrt", 1, 8)                                                                                                \
+  X(Rsqrt, "rsqrt", 1, 10)                                                                                             \
+  X(Exp, "exp", 1, 15)                                                                                                 \
+  X(Exp2, "exp2", 1, 15)                                                                                               \
+  X(Expm1, "expm1", 1, 20)                                                                                             \
+  X(Log, "log", 1, 20)                                                                                                 \
+  X(Log2, "log2", 1, 20)                                                                                               \
+  X(Log10, "log10", 1, 20)                                                                                             \
+  X(Log1p, "log1p", 1, 25)                                                                                             \
+  X(Sin, "sin", 1, 30)                                                                                                 \
+  X(Cos, "cos", 1, 30)                                                                                                 \
+  X(Tan, "tan", 1, 40)                                                                                                 \
+  X(Sinh, "sinh", 1, 30)                                                                                               \
+  X(Cosh, "cosh", 1, 30)                                                                                               \
+  X(Tanh, "tanh", 1, 20)                                                                                               \
+  X(Asin, "asin", 1, 30)                                                                                               \
+  X(Acos, "acos", 1, 30)                                                                                               \
+  X(Atan, "atan", 1, 30)                                                                                               \
+  X(Asinh, "asinh", 1, 40)                                                                                             \
+  X(Acosh, "acosh", 1, 40)                                                                                             \
+  X(Atanh, "atanh", 1, 40)                                                                                             \
+  X(Erf, "erf", 1, 30)                                                                                                 \
+  X(Erfc, "erfc", 1, 40)                                                                                               \
+  X(Floor, "floor", 1, 1)                                                                                              \
+  X(Ceil, "ceil", 1, 1)                                                                                                \
+  X(Trunc, "trunc", 1, 1)                                                                                              \
+  X(Round, "round", 1, 1) /* half to even */                                                                           \
+  X(Lgamma, "lgamma", 1, 200)
+
+enum class ScalarOp : uint8_t {
+#define X(e, ...) e,
+  TILEWRIGHT_SCALAR_OPS(X)
+#undef X
+};
+const char *nameOf(ScalarOp op);
+unsigned operandsOf(ScalarOp op);
+unsigned costOf(ScalarOp op);
+
+struct Expr;
+using ExprRef = const Expr *; // owned by the module's ExprPool; equal expressions are the same pointer
+
+/// Address of an element: offset + sum(coefs[d] * index[d]) + sum(indirect[i].stride * value(indirect[i].index)), in elements.
+struct Access {
+  struct Indirect {
+    ExprRef index; // i64, checked
+    SizeExpr stride;
+    bool operator==(const Indirect &) const = default;
+  };
+  BufferId buffer = 0;
+  SizeExpr offset;
+  std::vector<SizeExpr> coefs; // one per dimension of the nest's domain
+  std::vector<Indirect> indirect;
+  bool operator==(const Access &) const = default;
+};
+
+struct Expr {
+  ScalarOp op;
+  DType type;
+  std::vector<ExprRef> args;
+  double floatValue = 0; // Constant of float type
+  int64_t intValue = 0;  // Constant of integer or bool type; Index: dimension; CheckIndex: site
+  SizeExpr size;         // Size; CheckIndex: the bound
+  Access access;         // Load
+  unsigned depth = 0;    // longest path, for stable printing
+};
+
+class ExprPool {
+public:
+  ExprPool();
+  ~ExprPool();
+  ExprRef constantFloat(double value, DType type);
+  ExprRef constantInt(int64_t value, DType type);
+  ExprRef size(const SizeExpr &value);
+  ExprRef index(unsigned dim);
+  ExprRef load(Access access, DType type);
+  ExprRef accumulator(DType type);
+  ExprRef cast(ExprRef x, DType type); // the identity if x has the type
+  ExprRef checkIndex(ExprRef x, const SizeExpr &bound, unsigned site);
+  /// Folds constants and trivial identities that are exact (x*1, x+0 for integers, select of a constant condition).
+  ExprRef make(ScalarOp op, DType type, std::vector<ExprRef> args);
+
+private:
+  ExprRef intern(Expr e);
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+/// Rewrites the leaves of an expression: each Load and Index is replaced by what the callback gives (nullptr: kept).
+template <typename Fn> ExprRef rewriteLeaves(ExprPool &pool, ExprRef e, Fn &&leaf);
+/// Calls fn on every distinct node, operands first. Indices of indirect accesses count as operands.
+void visit(ExprRef e, const std::function<void(ExprRef)> &fn);
+unsigned costOf(ExprRef e);
+
+/// A strided view of a buffer.
+struct Tensor {
+  DType dtype = DType::F32;
+  BufferId buffer = 0;
+  std::vector<SizeExpr> sizes, strides; // in elements
+  SizeExpr offset;
+  unsigned rank() const { return sizes.size(); }
+};
+std::vector<SizeExpr> contiguousStrides(const std::vector<SizeExpr> &sizes);
+SizeExpr productOf(const std::vector<SizeExpr> &sizes);
+
+struct Buffer {
+  enum Kind : uint8_t { Input, Temp, Constant } kind = Temp;
+  uint32_t input = 0;       // Input
+  DType dtype = DType::F32; // of the elements
+  SizeExpr elements;
+  bool partial = false; // written by several nests (each a part, or one after another): never inlined, order kept
+  std::vector<uint8_t> constant;
+};
+
+enum class ReduceKind : uint8_t { Sum, Prod, Max, Min, ArgMax, ArgMin, Any, All };
+const char *nameOf(ReduceKind kind);
+
+struct Store {
+  Access access; // over the nest's parallel dimensions (all dimensions but the reduced ones)
+  ExprRef value;
+};
+
+/// A loop nest. `domain` lists the parallel dimensions first, then `reduced` reduction dimensions.
+struct Nest {
+  enum Kind : uint8_t { Pointwise, Reduction, Contraction, Attention, External } kind = Pointwise;
+  std::vector<SizeExpr> domain;
+  unsigned reduced = 0;
+
+  // Pointwise: values over the domain. Contraction: values over (batch..., m, n), reading the sum as Accumulator.
+  std::vector<Store> stores;
+
+  // Reduction: body over the whole domain; the result (of the body's type, I64 for ArgMax/ArgMin) goes to target, an access over the parallel dimensions. ArgMax/ArgMin
+  // reduce exactly one dimension and give the first index of the extremum; NaN counts as the extremum.
+  ReduceKind reduce = ReduceKind::Sum;
+  ExprRef body = nullptr;
+  Access target;
+
+  // Contraction: domain = (batch..., m, n, k) with reduced = 1. Coefficients over the whole domain.
+  Access lhs, rhs; // lhs has coefficient 0 for n, rhs for m
+  DType operandType = DType::F32;
+
+  // Attention: operands q [B,H,M,D], k [B,H,N,D], v [B,H,N,E], optional mask broadcast to [B,H,M,N]; result [B,H,M,E]
+  std::vector<Tensor> operands;
+  Tensor result;
+  double scale = 1;
+  bool causal = false;
+
+  // External: see ExternalStep
+  std::string function, payload, reason;
+  std::vector<Tensor> externalInputs, externalOutputs;
+  std::vector<SizeExpr> externalInts;
+
+  std::string op, source; // for messages and explain
+};
+
+struct Input {
+  enum Kind : uint8_t { Tensor, Int, Float } kind = Tensor;
+  DType dtype = DType::F32;
+  std::vector<SizeExpr> sizes, strides;
+  int symbol = -1; // Int: the symbol it binds, or -1
+  std::string name;
+  bool parameter = false;
+  BufferId buffer = 0; // Tensor; Float: a 0-d F64 buffer; Int: a 0-d I64 buffer
+};
+
+struct Check {
+  enum Op : uint8_t { Equal, NotEqual, LessEqual, Less } op;
+  SizeExpr lhs, rhs;
+  std::string message;
+};
+
+/// What an error of data at `site` says; {index} and {bound} are replaced.
+struct ErrorSite {
+  std::string op, source, message;
+};
+
+struct Output {
+  Tensor tensor;
+  bool present = true;
+};
+
+struct Mutation {
+  uint32_t input;
+  Tensor value;
+};
+
+struct Module {
+  std::string name;
+  ExprPool pool;
+  uint32_t symbolCount = 0;
+  std::vector<int64_t> symbolMin; // lower bound of each symbol; sizes below 2 stand as constants in descriptions
+  std::vector<Input> inputs;
+  std::vector<Buffer> buffers;
+  std::vector<Nest> nests; // in execution order
+  std::vector<Output> outputs;
+  std::vector<Check> checks;
+  std::vector<ErrorSite> sites; // error code = 1 + index
+  std::string str() const;      // what TILEWRIGHT_DEBUG=3 and tilewright-opt print
+};
+
+} // namespace tilewright::loop
