@@ -2,11 +2,13 @@
 //
 // An immutable integer expression over symbols s0, s1, ... kept in canonical form, so that expressions that are equal as
 // polynomials compare equal (`b*s*384 == (b*s)*384`). A value is a sum of terms; a term is an integer coefficient and a
-// sorted product of atoms; an atom is a symbol or one of floordiv, mod, min, max of two expressions.
+// sorted product of atoms; an atom is a symbol or one of floordiv, min, max of two expressions. `a mod b` is kept as
+// a - b*(a floordiv b), so that (a floordiv b)*b + a mod b is a.
 //
 // Symbols are sizes: non-negative. `floordiv` and `mod` follow Python (round towards minus infinity).
 // A division that is exact as polynomials is carried out: (b*s*384) floordiv (s*384) is b. That assumes a
-// non-zero divisor; a loop over an empty domain never evaluates an index, so nobody sees the difference.
+// non-zero divisor; a loop over an empty domain never evaluates an index, so nobody sees the difference. A divisor that is
+// the constant 0 is no error before it is evaluated.
 //
 // Text form (used in graph descriptions and Programs): infix with + - * // % min(,) max(,) and parentheses, e.g. "s0*384 + 1".
 //
@@ -26,7 +28,7 @@ namespace tilewright {
 
 class SizeExpr {
 public:
-  SizeExpr() : SizeExpr(0) {}
+  SizeExpr() = default; // 0
   SizeExpr(int64_t constant);
   static SizeExpr symbol(unsigned id);
 
@@ -34,6 +36,7 @@ public:
   static SizeExpr parse(std::string_view text);
   std::string str() const;
 
+  /// Coefficients beyond 64 bits, or more than 4096 terms, throw std::overflow_error.
   friend SizeExpr operator+(const SizeExpr &, const SizeExpr &);
   friend SizeExpr operator-(const SizeExpr &, const SizeExpr &);
   friend SizeExpr operator*(const SizeExpr &, const SizeExpr &);
@@ -64,6 +67,7 @@ public:
   struct Poly;
 
 private:
+  friend struct SizeExprAccess; // lib/Support/SizeExprDetail.h
   explicit SizeExpr(std::shared_ptr<const Poly> poly) : poly(std::move(poly)) {}
   std::shared_ptr<const Poly> poly; // null = 0
 };
