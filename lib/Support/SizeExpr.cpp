@@ -129,6 +129,25 @@ std::optional<int64_t> SizeExpr::constant() const {
   return std::nullopt;
 }
 
+bool SizeExpr::provablyNonNegative() const {
+  auto nonNegative = [](const std::shared_ptr<const Atom> &atom) {
+    switch (atom->kind) {
+    case Atom::Symbol:
+      return true;
+    case Atom::FloorDiv: // Of a negative divisor nothing is claimed.
+    case Atom::Min:
+      return atom->lhs.provablyNonNegative() && atom->rhs.provablyNonNegative();
+    case Atom::Max:
+      return atom->lhs.provablyNonNegative() || atom->rhs.provablyNonNegative();
+    }
+    return false;
+  };
+  for (const auto &[term, coefficient] : termsOf(*this))
+    if (coefficient < 0 || !std::all_of(term.begin(), term.end(), nonNegative))
+      return false;
+  return true;
+}
+
 /// a + factor * b.
 static SizeExpr addScaled(const SizeExpr &a, const SizeExpr &b, int64_t factor) {
   const Terms &x = termsOf(a), &y = termsOf(b);

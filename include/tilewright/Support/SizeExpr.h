@@ -49,6 +49,9 @@ public:
   /// a / b if b divides a as polynomials (every term), else nothing.
   static std::optional<SizeExpr> divideExactly(const SizeExpr &a, const SizeExpr &b);
 
+  /// True if no term can be negative, given that symbols are not: enough to compare sizes that products relate.
+  bool provablyNonNegative() const;
+
   std::optional<int64_t> constant() const;
   bool isConstant(int64_t value) const { return constant() == std::optional<int64_t>(value); }
   bool operator==(const SizeExpr &other) const;
