@@ -1,0 +1,56 @@
+"""Which operators AOTAutograd takes apart before we see the graph: core ATen, but for those that the compiler lowers whole."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+#: Kept although a decomposition exists: one row kernel, one gather or one contraction each. All but `addmm`, `mm` and `bmm`
+#: would come out as several passes over memory or lose the accuracy of the fused form.
+KEPT: tuple[Any, ...] = (
+    _aten.native_layer_norm,
+    _aten.gelu,
+    _aten._softmax,
+    _aten._log_softmax,
+    _aten.embedding,
+    _aten.addmm,
+    _aten.mm,
+    _aten.bmm,
+    _aten.native_group_norm,
+    _aten.upsample_nearest2d,
+    _aten.upsample_bilinear2d,
+    _aten.lift_fresh,
+)
+
+#: Taken apart although core ATen keeps them.
+_EXTRA: tuple[Any, ...] = (
+    _aten.native_dropout,
+    _aten.native_dropout_backward,
+    _aten.var_mean,
+    _aten._native_batch_norm_legit_functional,
+    _aten._native_batch_norm_legit_no_training,
+    _aten.native_batch_norm,
+    _aten.native_batch_norm_backward,
+    _aten.nll_loss_forward,
+    _aten.nll_loss_backward,
+    _aten.aminmax,
+    _aten._unsafe_index,
+    _aten.expand_copy,
+    _aten.upsample_nearest2d_backward,
+)
+
+
+@functools.cache
+def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+    """The table for AOTAutograd."""
+    from torch._decomp import core_aten_decompositions, get_decompositions, remove_decompositions
+
+    table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    table.update(get_decompositions(_EXTRA))
+    remove_decompositions(table, KEPT)
+    return table
