@@ -15,6 +15,7 @@ def Tile_Dialect : Dialect {
     is a `!tile.buffer<T>`, addressed by offsets and strides in elements.
   }];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
 }
 
 class Tile_Type<string name, string typeMnemonic> : TypeDef<Tile_Dialect, name> { let mnemonic = typeMnemonic; }
@@ -40,8 +41,8 @@ def Tile_BufferType : Tile_Type<"Buffer", "buffer"> {
 
 // Element types of tiles and scalars: floats, signless integers and index.
 def Tile_Element : AnyTypeOf<[F32, F64, BF16, F16, I1, I8, I16, I32, I64, Index], "a tile element">;
-def Tile_Tile : And<[StaticShapeTensorOf<[Tile_Element]>.predicate, HasRankGreaterOrEqualPred<1>]>;
-def Tile_TileType : Type<Tile_Tile, "a tile (a ranked tensor of static shape)", "::mlir::RankedTensorType">;
+def Tile_TileType : ConfinedType<StaticShapeTensorOf<[Tile_Element]>, [HasRankGreaterOrEqualPred<1>],
+                                 "a tile (a tensor of static shape, rank 1 or more)", "::mlir::RankedTensorType">;
 def Tile_TileOrScalar : AnyTypeOf<[Tile_TileType, Tile_Element], "a tile or a scalar">;
 
 def Tile_ReduceKind : I32EnumAttr<"ReduceKind", "how elements are combined", [
