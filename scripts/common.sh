@@ -4,7 +4,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 venv=$root/.venv
 python=$venv/bin/python
-llvm=${TILEWRIGHT_LLVM_ROOT:-/usr/lib/llvm-19}
+llvm=${LLVM_ROOT:-/usr/lib/llvm-19}
 shared=$root/../shared
 jobs=${JOBS:-$(nproc)}
 

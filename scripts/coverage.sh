@@ -7,7 +7,7 @@ profiles=$root/build/coverage/profiles
 rm -rf "$profiles"
 mkdir -p "$profiles"
 export LLVM_PROFILE_FILE=$profiles/%p-%m.profraw PYTHONPATH=$root/build/coverage/python
-export TILEWRIGHT_BUILD_DIR=$root/build/coverage HF_HUB_OFFLINE=1
+export BUILD_DIR=$root/build/coverage HF_HUB_OFFLINE=1
 ctest --test-dir build/coverage --output-on-failure -j "$jobs" || echo "unit tests failed; coverage goes on"
 "$venv/bin/lit" -q -j "$jobs" -D build="$root/build/coverage" test/lit || echo "lit failed; coverage goes on"
 "$python" -m pytest -q test/python || echo "pytest failed; coverage goes on"

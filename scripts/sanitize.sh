@@ -22,6 +22,6 @@ if [ "$preset" = asan ]; then
   # The interpreter is not instrumented: the run-time library is loaded first, and libstdc++ with it, so that it can
   # intercept exceptions.
   LD_PRELOAD="$runtime_library $(clang++-19 -print-file-name=libstdc++.so.6)" PYTHONMALLOC=malloc \
-    PYTHONPATH=$root/build/asan/python TILEWRIGHT_BUILD_DIR=$root/build/asan HF_HUB_OFFLINE=1 \
+    PYTHONPATH=$root/build/asan/python BUILD_DIR=$root/build/asan HF_HUB_OFFLINE=1 \
     "$python" -m pytest -q test/python "$@"
 fi

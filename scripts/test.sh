@@ -3,10 +3,13 @@
 # test when they lie beside the checkout, then (CI=true) three minutes of the campaigns. Runs every tier and fails if one failed.
 . "$(dirname "$0")/common.sh"
 
-build_dir=${TILEWRIGHT_BUILD_DIR:-build/release}
+build_dir=build/release
 export PYTHONPATH=$root/$build_dir/python${PYTHONPATH:+:$PYTHONPATH}
-export TILEWRIGHT_BUILD_DIR=$root/$build_dir
+export BUILD_DIR=$root/$build_dir
 export HF_HUB_OFFLINE=1
+# A cache of this run's own: shared by its processes, not filled by an earlier build.
+export TILEWRIGHT_CACHE=$root/$build_dir/test-cache
+rm -rf "$TILEWRIGHT_CACHE"
 failed=()
 summary=()
 tier() {

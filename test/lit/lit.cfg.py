@@ -9,7 +9,7 @@ import lit.formats
 
 root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 build = os.path.abspath(lit_config.params.get("build", os.path.join(root, "build", "release")))  # noqa: F821
-llvm = os.environ.get("TILEWRIGHT_LLVM_ROOT", "/usr/lib/llvm-19")
+llvm = os.environ.get("LLVM_ROOT", "/usr/lib/llvm-19")
 
 config.name = "tilewright"  # noqa: F821
 config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
