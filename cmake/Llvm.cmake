@@ -29,6 +29,8 @@ target_link_libraries(tilewright_mlir_pch PRIVATE tilewright_headers tilewright_
 target_precompile_headers(tilewright_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch/MlirPch.h)
 function(tilewright_use_mlir_pch target)
   target_precompile_headers(${target} REUSE_FROM tilewright_mlir_pch)
+  # std::stable_sort, instantiated in the precompiled header, warns of libstdc++'s own use of a deprecated function.
+  target_compile_options(${target} PRIVATE -Wno-deprecated-declarations)
 endfunction()
 
 # tilewright_tablegen(TARGET TD OUT:ACTION...): runs mlir-tblgen on include/tilewright/TD; what it writes lies beside it in
