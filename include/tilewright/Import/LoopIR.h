@@ -1,8 +1,9 @@
 //===- LoopIR.h - the graph level: loop nests over strided memory -*- C++ -*-===//
 //
-// What importer entries build and fusion rewrites. Tensors are strided views of buffers with symbolic sizes; a nest is a
-// domain of symbolic extents with scalar expressions; an expression reads memory through accesses that are linear in the
-// domain's indices, plus indirect terms for gathers. Buffers are assigned once unless `Buffer::partial` says otherwise.
+// What importer entries build and fusion rewrites. Tensors are strided views of buffers with symbolic sizes; a nest is
+// a domain of symbolic extents with scalar expressions; an expression reads memory through accesses that are linear in
+// the domain's indices, plus indirect terms for gathers. Buffers are assigned once unless `Buffer::partial` says
+// otherwise.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -86,8 +87,7 @@ using BufferId = uint32_t;
   X(Floor, "floor", 1, 1)                                                                                              \
   X(Ceil, "ceil", 1, 1)                                                                                                \
   X(Trunc, "trunc", 1, 1)                                                                                              \
-  X(Round, "round", 1, 1) /* half to even */                                                                           \
-  X(Lgamma, "lgamma", 1, 200)
+  X(Round, "round", 1, 1) /* half to even */
 
 enum class ScalarOp : uint8_t {
 #define X(e, ...) e,
@@ -101,7 +101,8 @@ unsigned costOf(ScalarOp op);
 struct Expr;
 using ExprRef = const Expr *; // owned by the module's ExprPool; equal expressions are the same pointer
 
-/// Address of an element: offset + sum(coefs[d] * index[d]) + sum(indirect[i].stride * value(indirect[i].index)), in elements.
+/// Address of an element: offset + sum(coefs[d] * index[d]) + sum(indirect[i].stride * value(indirect[i].index)), in
+/// elements.
 struct Access {
   struct Indirect {
     ExprRef index; // i64, checked
@@ -116,13 +117,13 @@ struct Access {
 };
 
 struct Expr {
-  ScalarOp op;
-  DType type;
-  std::vector<ExprRef> args;
+  ScalarOp op = ScalarOp::Constant;
+  DType type = DType::F32;
+  std::vector<ExprRef> args = {};
   double floatValue = 0; // Constant of float type
   int64_t intValue = 0;  // Constant of integer or bool type; Index: dimension; CheckIndex: site
-  SizeExpr size;         // Size; CheckIndex: the bound
-  Access access;         // Load
+  SizeExpr size = {};    // Size; CheckIndex: the bound
+  Access access = {};    // Load
   unsigned depth = 0;    // longest path, for stable printing
 };
 
@@ -130,6 +131,8 @@ class ExprPool {
 public:
   ExprPool();
   ~ExprPool();
+  ExprPool(ExprPool &&) noexcept; // references stay valid
+  ExprPool &operator=(ExprPool &&) noexcept;
   ExprRef constantFloat(double value, DType type);
   ExprRef constantInt(int64_t value, DType type);
   ExprRef size(const SizeExpr &value);
@@ -147,11 +150,15 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// Rewrites the leaves of an expression: each Load and Index is replaced by what the callback gives (nullptr: kept).
-template <typename Fn> ExprRef rewriteLeaves(ExprPool &pool, ExprRef e, Fn &&leaf);
+/// Rewrites the leaves of an expression: each Load and Index is replaced by what the callback gives. nullptr keeps an
+/// Index as it is, and a Load with the indices of its indirect terms rewritten. Every distinct leaf is asked for once.
+ExprRef rewriteLeaves(ExprPool &pool, ExprRef e, const std::function<ExprRef(ExprRef)> &leaf);
 /// Calls fn on every distinct node, operands first. Indices of indirect accesses count as operands.
 void visit(ExprRef e, const std::function<void(ExprRef)> &fn);
+/// Sum of the costs of the distinct nodes.
 unsigned costOf(ExprRef e);
+/// Text of an expression, with shared nodes written out: for messages and tests.
+std::string str(ExprRef e);
 
 /// A strided view of a buffer.
 struct Tensor {
@@ -190,8 +197,9 @@ struct Nest {
   // Pointwise: values over the domain. Contraction: values over (batch..., m, n), reading the sum as Accumulator.
   std::vector<Store> stores;
 
-  // Reduction: body over the whole domain; the result (of the body's type, I64 for ArgMax/ArgMin) goes to target, an access over the parallel dimensions. ArgMax/ArgMin
-  // reduce exactly one dimension and give the first index of the extremum; NaN counts as the extremum.
+  // Reduction: body over the whole domain; the result (of the body's type, I64 for ArgMax/ArgMin) goes to target, an
+  // access over the parallel dimensions. ArgMax/ArgMin reduce exactly one dimension and give the first index of the
+  // extremum; NaN counts as the extremum.
   ReduceKind reduce = ReduceKind::Sum;
   ExprRef body = nullptr;
   Access target;
