@@ -2,6 +2,7 @@
 
 #include "tilewright/Dialect/Tile/IR/TileDialect.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -161,6 +161,16 @@ unsigned KernelOp::getNumBuffers() {
 
 GridOp KernelOp::getGrid() { return cast<GridOp>(getBlock().back()); }
 
+/// `{ }` without operations stands for a block without operations.
+static ParseResult parseBody(OpAsmParser &parser, OperationState &result, ArrayRef<OpAsmParser::Argument> arguments) {
+  Region &region = *result.addRegion();
+  if (parser.parseRegion(region, arguments))
+    return failure();
+  if (region.empty())
+    region.emplaceBlock();
+  return success();
+}
+
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   StringAttr name;
   SmallVector<OpAsmParser::Argument> arguments;
@@ -168,7 +178,7 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseArgumentList(arguments, AsmParser::Delimiter::Paren, /*allowType=*/true) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
-  return parser.parseRegion(*result.addRegion(), arguments);
+  return parseBody(parser, result, arguments);
 }
 
 void KernelOp::print(OpAsmPrinter &printer) {
@@ -200,7 +210,7 @@ LogicalResult KernelOp::verify() {
 
 LogicalResult KernelOp::verifyRegions() {
   size_t grids = llvm::range_size(getBlock().getOps<GridOp>());
-  if (grids != 1 || !isa<GridOp>(getBlock().back()))
+  if (grids != 1 || !isa<GridOp>(getBlock().back())) // With one grid the block is not empty.
     return emitOpError() << "has " << grids << " grids: a kernel holds exactly one tile.grid, as its last operation";
   return success();
 }
@@ -223,7 +233,7 @@ ParseResult GridOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   for (OpAsmParser::Argument &argument : indices)
     argument.type = index;
-  return parser.parseRegion(*result.addRegion(), indices);
+  return parseBody(parser, result, indices);
 }
 
 void GridOp::print(OpAsmPrinter &printer) {
@@ -337,6 +347,10 @@ LogicalResult ScatterOp::verify() {
   return verifyIndexed(*this, getValue().getType(), getIndices().getType(), getStride(), getStaticStride(), getValid());
 }
 
+void AddressOp::build(OpBuilder &builder, OperationState &state, Value buffer) {
+  build(builder, state, LLVM::LLVMPointerType::get(builder.getContext()), buffer);
+}
+
 LogicalResult CheckIndexOp::verify() { return verifyValid(*this, getType(), getValid()); }
 
 //===----------------------------------------------------------------------===//
@@ -427,9 +441,11 @@ LogicalResult ContractOp::verifyRegions() {
   bool good = block.getNumArguments() == 4;
   for (unsigned i = 1; good && i < 4; ++i)
     good = block.getArgument(i).getType().isIndex();
-  auto accumulator = good ? dyn_cast<RankedTensorType>(block.getArgument(0).getType()) : RankedTensorType();
+  auto accumulator = good ? dyn_cast<ShapedType>(block.getArgument(0).getType()) : ShapedType();
   if (!accumulator || accumulator.getRank() != 1 || !accumulator.hasStaticShape())
     return emitOpError() << "region takes (tensor<Wxf32>, index, index, index): accumulator, row, column, valid columns";
+  if (isa<VectorType>(accumulator)) // Tiles have become vectors, loads and stores those of the target.
+    return success();
   WalkResult result = getEpilogue().walk([&](Operation *op) -> WalkResult {
     if (isa<StoreOp>(op) || isMemoryEffectFree(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
       return WalkResult::advance();

@@ -25,7 +25,7 @@ tile.kernel @order(%n: index, %x: !tile.buffer<f32>) {
 
 // -----
 
-// expected-error@+1 {{argument 0 has type i64: arguments are buffers and, after these, integers of type index}}
+// expected-error@+1 {{argument 0 has type 'i64': arguments are buffers and, after these, integers of type index}}
 tile.kernel @argument(%n: i64) {
   tile.grid () in () {
   }

@@ -44,8 +44,10 @@ tile.kernel @every_op(%x: !tile.buffer<f32>, %f: !tile.buffer<i1>, %ids: !tile.b
     %t = tile.splat %r : f32 -> tensor<8xf32>
     // CHECK: tile.iota : tensor<2x8xi64>
     %q = tile.iota : tensor<2x8xi64>
-    // CHECK: tile.scratch [%{{.*}}] : !tile.buffer<bf16>
+    // CHECK: tile.scratch[%{{.*}}] : !tile.buffer<bf16>
     %w = tile.scratch [%ld] : !tile.buffer<bf16>
+    // CHECK: tile.address %{{.*}} : !tile.buffer<bf16> -> !llvm.ptr
+    %p = tile.address %w : !tile.buffer<bf16> -> !llvm.ptr
   }
 }
 
@@ -53,9 +55,9 @@ tile.kernel @every_op(%x: !tile.buffer<f32>, %f: !tile.buffer<i1>, %ids: !tile.b
 tile.kernel @linear(%a: !tile.buffer<f32>, %w: !tile.buffer<f32>, %p: !tile.buffer<f32>, %y: !tile.buffer<f32>, %m: index, %n: index, %k: index) {
   %c0 = arith.constant 0 : index
   tile.grid () in () {
-    // CHECK: tile.pack %{{.*}}[%{{.*}}] strides [1, %{{.*}}] shape [%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] : !tile.buffer<f32>, !tile.buffer<f32>
+    // CHECK: tile.pack %{{.*}}[%{{.*}}] strides [1, %{{.*}}] shape[%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] : !tile.buffer<f32>, !tile.buffer<f32>
     tile.pack %w[%c0] strides [1, %k] shape [%k, %n], %p[%c0] : !tile.buffer<f32>, !tile.buffer<f32>
-    // CHECK: tile.contract %{{.*}}[%{{.*}}] strides [%{{.*}}, 1], %{{.*}}[%{{.*}}] shape [%{{.*}}, %{{.*}}, %{{.*}}] : !tile.buffer<f32>, !tile.buffer<f32> {
+    // CHECK: tile.contract %{{.*}}[%{{.*}}] strides [%{{.*}}, 1], %{{.*}}[%{{.*}}] shape[%{{.*}}, %{{.*}}, %{{.*}}] : !tile.buffer<f32>, !tile.buffer<f32> {
     // CHECK-NEXT: ^bb0(%[[ACC:.*]]: tensor<16xf32>, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index):
     tile.contract %a[%c0] strides [%k, 1], %p[%c0] shape [%m, %n, %k] : !tile.buffer<f32>, !tile.buffer<f32> {
     ^bb0(%acc: tensor<16xf32>, %i: index, %j: index, %valid: index):

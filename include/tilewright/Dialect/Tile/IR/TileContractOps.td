@@ -20,7 +20,7 @@ def Tile_PackOp : Tile_Op<"pack"> {
                        Arg<Tile_BufferType, "", [MemWrite]>:$panel, Index:$panel_offset);
   let assemblyFormat = [{
     $source `[` $offset `]` `strides` custom<DynamicIndexList>($strides, $static_strides) `shape` `[` $k `,` $n `]` `,`
-    $panel `[` $panel_offset `]` attr-dict `:` type($source) `,` type($panel)
+    $panel `[` $panel_offset `]` attr-dict `:` qualified(type($source)) `,` qualified(type($panel))
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$source, "::mlir::Value":$offset,
                                  "::llvm::ArrayRef<::mlir::OpFoldResult>":$strides, "::mlir::Value":$k, "::mlir::Value":$n,
@@ -51,7 +51,7 @@ def Tile_ContractOp : Tile_Op<"contract", [SingleBlock, NoTerminator,
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
     $lhs `[` $lhs_offset `]` `strides` custom<DynamicIndexList>($strides, $static_strides) `,`
-    $panels `[` $panel_offset `]` `shape` `[` $m `,` $n `,` $k `]` attr-dict `:` type($lhs) `,` type($panels) $epilogue
+    $panels `[` $panel_offset `]` `shape` `[` $m `,` $n `,` $k `]` attr-dict `:` qualified(type($lhs)) `,` qualified(type($panels)) $epilogue
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$lhs, "::mlir::Value":$lhsOffset,
                                  "::llvm::ArrayRef<::mlir::OpFoldResult>":$strides, "::mlir::Value":$panels,

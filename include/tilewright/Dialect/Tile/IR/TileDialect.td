@@ -14,6 +14,7 @@ def Tile_Dialect : Dialect {
     See docs/tile-dialect.md. A tile is a tensor of static shape; `arith` and `math` work on tiles as they are. Memory
     is a `!tile.buffer<T>`, addressed by offsets and strides in elements.
   }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

@@ -3,6 +3,7 @@
 #define TILEWRIGHT_DIALECT_TILE_IR_TILEOPS
 
 include "tilewright/Dialect/Tile/IR/TileDialect.td"
+include "mlir/Dialect/LLVMIR/LLVMOpBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -13,7 +14,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 // Structure
 //===----------------------------------------------------------------------===//
 
-def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
+def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator]> {
   let summary = "One kernel: buffers first, then index arguments";
   let description = [{
     ```mlir
@@ -91,7 +92,7 @@ def Tile_LoadOp : Tile_AccessOp<"load"> {
                        DenseI64ArrayAttr:$static_strides, Variadic<Index>:$valid, OptionalAttr<TypedAttrInterface>:$fill);
   let results = (outs Tile_TileOrScalar:$result);
   let assemblyFormat = [{
-    $buffer `[` $offset `]` custom<Access>($strides, $static_strides, $valid) (`fill` $fill^)? attr-dict `:` type($buffer) `->` type($result)
+    $buffer `[` $offset `]` custom<Access>($strides, $static_strides, $valid) (`fill` $fill^)? attr-dict `:` qualified(type($buffer)) `->` type($result)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::llvm::ArrayRef<::mlir::OpFoldResult>":$strides,
@@ -108,7 +109,7 @@ def Tile_StoreOp : Tile_AccessOp<"store"> {
   let arguments = (ins Tile_TileOrScalar:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer, Index:$offset,
                        Variadic<Index>:$strides, DenseI64ArrayAttr:$static_strides, Variadic<Index>:$valid);
   let assemblyFormat = [{
-    $value `,` $buffer `[` $offset `]` custom<Access>($strides, $static_strides, $valid) attr-dict `:` type($value) `,` type($buffer)
+    $value `,` $buffer `[` $offset `]` custom<Access>($strides, $static_strides, $valid) attr-dict `:` type($value) `,` qualified(type($buffer))
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::llvm::ArrayRef<::mlir::OpFoldResult>":$strides,
@@ -132,7 +133,7 @@ def Tile_GatherOp : Tile_AccessOp<"gather"> {
   let results = (outs Tile_TileType:$result);
   let assemblyFormat = [{
     $buffer `[` $offset `]` `indices` $indices `stride` custom<Stride>($stride, $static_stride) custom<Valid>($valid)
-    (`fill` $fill^)? attr-dict `:` type($indices) `,` type($buffer) `->` type($result)
+    (`fill` $fill^)? attr-dict `:` type($indices) `,` qualified(type($buffer)) `->` type($result)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::mlir::Value":$indices, "::mlir::OpFoldResult":$stride,
@@ -154,7 +155,7 @@ def Tile_ScatterOp : Tile_AccessOp<"scatter"> {
                        Variadic<Index>:$valid);
   let assemblyFormat = [{
     $value `,` $buffer `[` $offset `]` `indices` $indices `stride` custom<Stride>($stride, $static_stride) custom<Valid>($valid)
-    attr-dict `:` type($value) `,` type($indices) `,` type($buffer)
+    attr-dict `:` type($value) `,` type($indices) `,` qualified(type($buffer))
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::mlir::Value":$indices, "::mlir::OpFoldResult":$stride,
@@ -173,7 +174,19 @@ def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
   }];
   let arguments = (ins Index:$byte_offset);
   let results = (outs Tile_BufferType:$result);
-  let assemblyFormat = "`[` $byte_offset `]` attr-dict `:` type($result)";
+  let assemblyFormat = "`[` $byte_offset `]` attr-dict `:` qualified(type($result))";
+}
+
+def Tile_AddressOp : Tile_Op<"address", [Pure]> {
+  let summary = "The address of a buffer's first element";
+  let description = [{
+    `%p = tile.address %b : !tile.buffer<f32> -> !llvm.ptr`. It appears while a kernel is lowered: what has become plain memory access
+    addresses buffers through it until the kernel becomes a function.
+  }];
+  let arguments = (ins Tile_BufferType:$buffer);
+  let results = (outs LLVM_AnyPointer:$result);
+  let assemblyFormat = "$buffer attr-dict `:` qualified(type($buffer)) `->` qualified(type($result))";
+  let builders = [OpBuilder<(ins "::mlir::Value":$buffer)>];
 }
 
 def Tile_CheckIndexOp : Tile_Op<"check_index", [AllTypesMatch<["index", "result"]>, MemoryEffects<[MemWrite]>]> {
