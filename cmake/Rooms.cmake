@@ -12,9 +12,9 @@ set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 add_library(tilewright_headers INTERFACE)
 target_include_directories(tilewright_headers INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
 
-# tilewright_sources(VAR): the room's own files.
+# tilewright_sources(VAR): the room's own files, in folders too.
 function(tilewright_sources var)
-  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(${var} ${found} PARENT_SCOPE)
 endfunction()
 
