@@ -3,8 +3,9 @@
 A case is a random program over two inputs of shape [batch, rows, columns] and a parameter; it runs compiled for three sets of sizes.
 """
 
-import _driver
 import torch
+
+import _driver
 
 POINTWISE = (
     torch.tanh,

@@ -1,7 +1,8 @@
 """Random views and writes through them on the device, mirrored on the CPU: both bases must stay equal, bit for bit."""
 
-import _driver
 import torch
+
+import _driver
 
 
 def random_view(rng, pair):
