@@ -1,13 +1,14 @@
 # Each target does what it needs first.
 SHELL := /bin/bash
-.PHONY: setup build demo test lint format bench campaign coverage asan tsan wheel clean help
+.PHONY: setup build demo test lint tidy format bench campaign coverage asan tsan wheel clean help
 
 help:
 	@echo 'setup     Debian packages, .venv and a development install (scripts/setup.sh)'
 	@echo 'build     the release build in build/release'
 	@echo 'demo      bring MiniLM-L6-v2 up on npu; the report is build/demo/report.html'
 	@echo 'test      all tests        lint    check formatting, style and types'
-	@echo 'format    repair formatting    bench   benchmarks, on a quiet machine'
+	@echo 'format    repair formatting    tidy    clang-tidy, slower'
+	@echo 'bench     benchmarks, on a quiet machine'
 	@echo 'campaign  long random searches    coverage    line coverage'
 	@echo 'asan      tests under address and undefined-behaviour sanitizers'
 	@echo 'tsan      the runtime under the thread sanitizer'
@@ -31,6 +32,9 @@ test: build
 
 lint: .venv/.setup
 	scripts/lint.sh
+
+tidy: build
+	scripts/tidy.sh
 
 format: .venv/.setup
 	scripts/lint.sh --fix

@@ -15,6 +15,7 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
 find_python || apt_packages+=(python3.11 python3.11-venv python3.11-dev)
 
 say "Debian packages"
+command -v dpkg-query >/dev/null || { echo "this script knows Debian 12; see its list of packages" >&2; exit 1; }
 missing=()
 for package in "${apt_packages[@]}"; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
