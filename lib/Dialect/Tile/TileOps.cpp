@@ -400,9 +400,17 @@ static LogicalResult verifyMatrixStrides(Operation *op, ArrayRef<int64_t> stride
   return success();
 }
 
+/// Panels have the type of the matrix, or hold its bf16 or f16 elements as f32 (where the target has no dot product of them).
+static bool arePanelsOf(Value panels, Value matrix) {
+  Type packed = cast<BufferType>(panels.getType()).getElementType();
+  Type element = cast<BufferType>(matrix.getType()).getElementType();
+  return packed == element || (packed.isF32() && (element.isBF16() || element.isF16()));
+}
+
 LogicalResult PackOp::verify() {
-  if (getSource().getType() != getPanel().getType())
-    return emitOpError() << "packs " << getSource().getType() << " into " << getPanel().getType() << ": the types must agree";
+  if (!arePanelsOf(getPanel(), getSource()))
+    return emitOpError() << "packs " << getSource().getType() << " into " << getPanel().getType()
+                         << ": the types must agree, or be bf16 or f16 and f32";
   return verifyMatrixStrides(*this, getStaticStrides(), getStrides());
 }
 
@@ -430,9 +438,9 @@ void ContractOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn se
 }
 
 LogicalResult ContractOp::verify() {
-  if (getLhs().getType() != getPanels().getType())
+  if (!arePanelsOf(getPanels(), getLhs()))
     return emitOpError() << "multiplies " << getLhs().getType() << " with panels of " << getPanels().getType()
-                         << ": the types must agree";
+                         << ": the types must agree, or be bf16 or f16 and f32";
   return verifyMatrixStrides(*this, getStaticStrides(), getStrides());
 }
 
