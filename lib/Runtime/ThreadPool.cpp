@@ -169,6 +169,8 @@ ThreadPool &ThreadPool::instance() {
 
 ThreadPool::ThreadPool() : impl(new Impl(defaultSize())) {}
 
+bool ThreadPool::insideBody() { return insideLoop; }
+
 unsigned ThreadPool::size() const { return impl->size.load(std::memory_order_relaxed); }
 
 void ThreadPool::resize(unsigned threads) {

@@ -36,6 +36,9 @@ public:
         const_cast<void *>(static_cast<const void *>(&callable)));
   }
 
+  /// Whether the calling thread runs a body of a parallel loop.
+  static bool insideBody();
+
 private:
   ThreadPool();
   struct Impl;
