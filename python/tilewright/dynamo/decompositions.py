@@ -32,6 +32,7 @@ _EXTRA: tuple[Any, ...] = (
     _aten.native_dropout,
     _aten.native_dropout_backward,
     _aten.var_mean,
+    _aten._native_batch_norm_legit,
     _aten._native_batch_norm_legit_functional,
     _aten._native_batch_norm_legit_no_training,
     _aten.native_batch_norm,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .dtypes import DTYPE_NAMES
 from .errors import CompileError, InternalError, UnsupportedError
@@ -18,6 +19,17 @@ from .sources import source_of
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DEVICES = ("cpu", "npu")
+# The same value under another name: AOTAutograd leaves these where a view was taken of the whole.
+_SAME_VALUE = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default"})
+# Other names for operators of core ATen: (name, keyword arguments that stand at these positions).
+_SYNONYMS: dict[str, tuple[str, dict[int, str]]] = {
+    "prims.convert_element_type.default": ("aten._to_copy.default", {1: "dtype"}),
+    "aten.true_divide.Tensor": ("aten.div.Tensor", {}),
+    "aten.true_divide.Scalar": ("aten.div.Scalar", {}),
+    "aten.lift_fresh_copy.default": ("aten.clone.default", {}),
+}
+# Assertions on metadata, which tracing has settled.
+_SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
 # Assertions on sizes: Dynamo's guards have checked them where they are about backed symbols.
 _SIZE_ASSERTIONS = frozenset({
     "aten._assert_scalar.default",
@@ -120,7 +132,9 @@ class _GraphWriter:
         if isinstance(value, torch.Tensor):
             if isinstance(value, FakeTensor):
                 raise InternalError(f"constant {node.target} has no data", source=source_of(node))
-            self._tensor_input(node, value, value.detach(), "buffer")
+            with _disable_current_modes():  # we are called under AOTAutograd's fake tensors
+                data = value.detach()
+            self._tensor_input(node, value, data, "buffer")
         elif not isinstance(value, torch.fx.GraphModule):
             raise UnsupportedError(f"attribute {node.target} of type {type(value).__name__}", source=source_of(node))
 
@@ -156,6 +170,11 @@ class _GraphWriter:
         if op == "aten.copy_.default" and isinstance(self.values.get(node.args[0]), int):
             self._copy_to_input(node)
             return
+        if op in _SAME_VALUE and isinstance(self.values.get(node.args[0]), int):
+            self.values[node] = self.values[node.args[0]]
+            return
+        if op in _SETTLED:
+            return
         if op in _SIZE_ASSERTIONS:
             self._size_assertion(node)
             return
@@ -164,10 +183,12 @@ class _GraphWriter:
                 "an operator that writes to its arguments is left after functionalisation",
                 hint="write it without in-place operators, or keep it out of the compiled function (torch.compiler.disable)",
             )
-        # Not node.normalized_arguments: positions as PyTorch's schema has them, with defaults left out.
-        entry: dict[str, Any] = {"op": op, "args": [self._argument(a) for a in node.args]}
-        if node.kwargs:
-            entry["kwargs"] = {key: self._argument(a) for key, a in node.kwargs.items() if a is not None}
+        op, named = _SYNONYMS.get(op, (op, {}))
+        args = [a for i, a in enumerate(node.args) if i not in named]
+        keywords = {**{named[i]: a for i, a in enumerate(node.args) if i in named}, **node.kwargs}
+        entry: dict[str, Any] = {"op": op, "args": [self._argument(a) for a in args]}
+        if keywords:
+            entry["kwargs"] = {key: self._argument(a) for key, a in keywords.items() if a is not None}
         several = isinstance(value, (tuple, list))
         outputs = [self._result(v) for v in (value if several else [] if value is None else [value])]
         entry["outputs"] = outputs

@@ -51,6 +51,7 @@ class SizeWriter:
                     hint="leave torch._dynamo.config.capture_scalar_outputs and capture_dynamic_output_shape_ops off, so that "
                     "Dynamo breaks the graph there, or give the size as an argument",
                 )
+            self._require_not_negative(symbol)
             self._numbers[symbol] = len(self.symbols)
             entry: dict[str, Any] = {"name": f"s{len(self.symbols)}"}
             bounds = self._shape_env.var_to_range.get(symbol)
@@ -64,6 +65,17 @@ class SizeWriter:
                 entry["hint"] = int(hint)
             self.symbols.append(entry)
         return f"s{self._numbers[symbol]}"
+
+    def _require_not_negative(self, symbol: sympy.Symbol) -> None:
+        """Our symbols are sizes. An integer argument may be negative: then Dynamo gets a guard, and another graph for the other sign."""
+        bounds = self._shape_env.var_to_range.get(symbol)
+        if bounds is not None and isinstance(bounds.lower, sympy.Integer) and int(bounds.lower) >= 0:
+            return
+        if not self._shape_env.evaluate_expr(sympy.Ge(symbol, 0)):
+            raise UnsupportedError(
+                f"the symbolic integer {symbol} is negative",
+                hint="give this argument as a tensor, or call torch.compile with dynamic=False",
+            )
 
     def _write(self, e: sympy.Expr) -> str:
         if e.is_Integer:
