@@ -1,0 +1,45 @@
+"""Tilewright: a PyTorch model on an accelerator on day zero.
+
+`import tilewright` (or plain `import torch`, through the entry-point group `torch.backends`) registers the device `npu`;
+`torch.compile(model, backend="tilewright")` compiles for `npu` and `cpu` tensors.
+
+Importing this package loads neither torch._dynamo nor the compiler. It raises ImportError if the device cannot work here (another torch
+version, a library that does not load); where another accelerator is there it stands back and says so once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__version__ = "0.1.0"
+
+#: Names that come with their module at first use: name -> module.
+_LAZY: dict[str, str] = {}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
+def _torch_is_importing() -> bool:
+    spec = getattr(sys.modules.get("torch"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+# While torch itself is being imported, its entry point calls _autoload.load; here nothing may fail or import torch.
+if not _torch_is_importing():
+    from . import _autoload
+
+    _autoload.on_import()
