@@ -101,16 +101,19 @@ public:
 
 class Printer {
 public:
-  explicit Printer(const Module &module) : module(module) {}
+  std::string print(const Nest &nest) {
+    printNest(nest);
+    return out.str();
+  }
 
-  std::string print() {
+  std::string print(const Module &module) {
     out << "module @" << module.name << "\n";
     for (size_t i = 0; i < module.symbolMin.size(); ++i)
       out << "  symbol s" << i << " >= " << module.symbolMin[i] << "\n";
     for (size_t i = 0; i < module.inputs.size(); ++i)
-      printInput(i);
+      printInput(module, i);
     for (size_t i = 0; i < module.buffers.size(); ++i)
-      printBuffer(i);
+      printBuffer(module, i);
     for (const Check &check : module.checks)
       printCheck(check);
     for (size_t i = 0; i < module.sites.size(); ++i)
@@ -129,7 +132,7 @@ private:
            (t.offset.isConstant(0) ? "" : " offset " + t.offset.str());
   }
 
-  void printInput(size_t i) {
+  void printInput(const Module &module, size_t i) {
     const Input &input = module.inputs[i];
     out << "  input " << i;
     if (!input.name.empty())
@@ -145,7 +148,7 @@ private:
     out << "\n";
   }
 
-  void printBuffer(size_t i) {
+  void printBuffer(const Module &module, size_t i) {
     const Buffer &buffer = module.buffers[i];
     if (buffer.kind == Buffer::Input)
       return; // shown with its input
@@ -240,7 +243,6 @@ private:
           << "\n";
   }
 
-  const Module &module;
   std::ostringstream out;
 };
 
@@ -248,6 +250,8 @@ private:
 
 std::string str(ExprRef e) { return ExprWriter().definition(e); }
 
-std::string Module::str() const { return Printer(*this).print(); }
+std::string str(const Nest &nest) { return Printer().print(nest); }
+
+std::string Module::str() const { return Printer().print(*this); }
 
 } // namespace tilewright::loop

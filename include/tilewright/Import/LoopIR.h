@@ -222,6 +222,9 @@ struct Nest {
   std::string op, source; // for messages and explain
 };
 
+/// The text of one nest, as Module::str prints it.
+std::string str(const Nest &nest);
+
 struct Input {
   enum Kind : uint8_t { Tensor, Int, Float } kind = Tensor;
   DType dtype = DType::F32;

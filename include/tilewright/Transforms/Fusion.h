@@ -26,6 +26,10 @@ struct FusionResult {
   std::vector<std::string> decisions; // one line each: what was fused into what, or why two did not fuse
 };
 
+/// Attention nests become two contractions with a softmax between them, whose division is in the second one's epilogue. Rows
+/// that are masked entirely give 0, as PyTorch's do.
+void lowerAttention(Module &module);
+
 /// Before: nests as imported. After: groups; every buffer that the graph needs is written by exactly the groups that were asked to;
 /// values are those of the nests run in order. Removes dead nests, inlines cheap or single-use producers,
 /// joins reductions and pointwise nests of a common row, and makes pointwise consumers epilogues of contractions.

@@ -1,0 +1,67 @@
+//===- Emit.h - groups become kernels of the tile dialect ---------*- C++ -*-===//
+#pragma once
+
+#include "tilewright/Target/Host/ContractPlan.h"
+#include "tilewright/Transforms/KernelKey.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <stdexcept>
+
+namespace tilewright::loop {
+
+/// What the tile level must know of the target: the number of f32 lanes of a vector, and how it multiplies matrices.
+struct TileTarget {
+  unsigned lanes = 16;
+  unsigned threads = 1;
+  host::MatrixTarget matrix;
+};
+
+/// The launch of a kernel, in run-time sizes.
+struct LaunchPlan {
+  SizeExpr grid = 1, grain = 1, scratchBytes = 0, bytesMoved = 0, flops = 0;
+};
+
+/// A group (or a part of one) cannot be expressed: names the operator and why.
+struct EmitError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// How a Loops group is walked: which dimension is the vector, what is the grid. A function of the key's structure alone.
+struct LoopPlan {
+  int vectorDim = -1;    // of outer ++ row; -1: scalar code
+  bool column = false;   // the vector runs along the last outer dimension
+  bool chunked = false;  // pointwise: the last dimension is cut into chunks of kChunk
+  std::vector<unsigned> phaseOf; // per member
+  static constexpr int64_t kChunk = 4096;
+};
+LoopPlan planLoops(ExprPool &pool, Group &group); // may permute the dimensions of a pointwise group
+LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const Module &module, const TileTarget &target);
+
+/// Emits `tile.kernel @name` for a Loops group.
+mlir::OwningOpRef<mlir::ModuleOp> emitLoops(mlir::MLIRContext &context, const Group &group, const LoopPlan &plan,
+                                            const KernelKey &key, const TileTarget &target, llvm::StringRef name);
+
+/// A contraction as launches: pack the right operand (a kernel of its own), then multiply.
+struct ContractionPlan {
+  host::MatrixShape shape;
+  host::ContractBlocks blocks;
+  BufferId panels = 0;            // a fresh buffer of the module
+  std::vector<unsigned> batch;    // batch dimensions of the domain that the right operand differs in
+  SizeExpr panelElements = 0;     // of one panel
+  SizeExpr packedElements = 0;    // of all panels of one matrix
+};
+ContractionPlan planContraction(Module &module, const Group &group, const TileTarget &target);
+
+/// The two kernels of a contraction. The keys' integers are complete when these return.
+KernelKey packKey(const Group &group, const ContractionPlan &plan);
+KernelKey contractKey(const Group &group, const Module &module, const ContractionPlan &plan);
+LaunchPlan packLaunch(const Group &group, const ContractionPlan &plan);
+LaunchPlan contractLaunch(const Group &group, const ContractionPlan &plan);
+mlir::OwningOpRef<mlir::ModuleOp> emitPack(mlir::MLIRContext &context, const Group &group, const ContractionPlan &plan,
+                                           const KernelKey &key, llvm::StringRef name);
+mlir::OwningOpRef<mlir::ModuleOp> emitContract(mlir::MLIRContext &context, const Group &group,
+                                               const ContractionPlan &plan, const KernelKey &key, llvm::StringRef name);
+
+} // namespace tilewright::loop
