@@ -204,6 +204,16 @@ def Tile_CheckIndexOp : Tile_Op<"check_index", [AllTypesMatch<["index", "result"
   let hasVerifier = 1;
 }
 
+def Tile_RecordErrorOp : Tile_Op<"record_error", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Records an index that is out of bounds";
+  let description = [{
+    `tile.record_error %i, %bound site 3`: what tile.check_index becomes on the way to an error. Writes the kernel's context unless it holds an
+    error already.
+  }];
+  let arguments = (ins Index:$index, Index:$bound, I64Attr:$site);
+  let assemblyFormat = "$index `,` $bound `site` $site attr-dict";
+}
+
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
