@@ -109,7 +109,35 @@ def test_autocast_computes_in_low_precision():
     torch.testing.assert_close(result, f(*args), rtol=2e-2, atol=2e-2)
 
 
-def test_wrong_shapes_are_refused():
-    q, k, v = qkv()
-    with pytest.raises(Exception, match="one dtype"), torch.no_grad():
-        torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), backend=Recorder(), fullgraph=True)(q, k.double(), v)
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("mask", ["none", "positions", "keys", "both"])
+def test_encoder_layer_is_taken_apart_in_inference(norm_first, mask):
+    recorder = Recorder()
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu", norm_first=norm_first).eval()
+    options = {}
+    if mask in ("positions", "both"):
+        options["src_mask"] = torch.triu(torch.ones(6, 6, dtype=torch.bool), 1)
+    if mask in ("keys", "both"):
+        options["src_key_padding_mask"] = torch.arange(6) >= torch.tensor([[6], [4]])
+    x = torch.randn(2, 6, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            torch.compile(layer, backend=recorder)(x, **options), layer(x, **options), rtol=1e-4, atol=1e-5
+        )
+    assert recorder.operators.count("tilewright.sdpa.default") == 1
+    assert not any("transformer" in op or "multi_head" in op for op in recorder.operators)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_multi_head_attention_module(need_weights):
+    recorder = Recorder()
+    module = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+    x = torch.randn(2, 6, 16)
+    for trained in (False, True):
+        module.train(trained)
+        with torch.set_grad_enabled(trained):
+            expected, weights = module(x, x, x, need_weights=need_weights)
+            result, compiled_weights = torch.compile(lambda x: module(x, x, x, need_weights=need_weights), backend=recorder)(x)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(compiled_weights, weights, rtol=1e-4, atol=1e-5)
+    assert not any("flash" in op for op in recorder.operators)

@@ -21,7 +21,7 @@ from .compiler import build
 from .decompositions import decompositions
 from .errors import CompileError, UnsupportedError
 from .graph import GraphDescription, describe
-from .sdpa import replace_attention
+from .rewrites import rewrite
 
 #: Makes the callable that runs a graph: takes a list of arguments, returns the list of results.
 Builder = Callable[[GraphDescription, str, GraphStats], Callable[[list[Any]], Sequence[Any]]]
@@ -68,7 +68,7 @@ def compile_dynamo_graph(
     shapes.prepare(gm, training=training, dynamic_first=chosen.dynamic_first)
 
     with recorder.phase("prepare"):
-        replace_attention(gm)
+        rewrite(gm)
         table = decompositions()
     name = _name(gm)
 

@@ -25,6 +25,8 @@ KEPT: tuple[Any, ...] = (
     _aten.upsample_nearest2d,
     _aten.upsample_bilinear2d,
     _aten.lift_fresh,
+    # Its decomposition returns something else as second result than the operator's own backward expects.
+    _aten._scaled_dot_product_flash_attention_for_cpu,
 )
 
 #: Taken apart although core ATen keeps them.

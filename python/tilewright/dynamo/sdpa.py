@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.fx
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -114,21 +113,3 @@ _library.impl("sdpa", _autograd, "Autograd")
 _library.impl("sdpa", _autocast("cpu"), "AutocastCPU")
 _library.impl("sdpa", _autocast("npu"), "AutocastPrivateUse1")
 torch.library.register_fake("tilewright::sdpa", _fake, lib=_library)
-
-_ATTENTION = frozenset({F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention})
-
-
-def replace_attention(gm: torch.fx.GraphModule) -> None:
-    """Replaces each call of scaled_dot_product_attention, in nested graphs too."""
-    for module in gm.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
-        changed = False
-        for node in module.graph.nodes:
-            if node.op == "call_function" and (
-                node.target in _ATTENTION or node.target is torch.ops.aten.scaled_dot_product_attention.default
-            ):
-                node.target = torch.ops.tilewright.sdpa.default
-                changed = True
-        if changed:
-            module.recompile()
