@@ -1,7 +1,7 @@
 //===- ContractEmit.h - writing loops in the LLVM dialect ----------*- C++ -*-===//
 //
-// The matrix kernels are functions of the LLVM dialect: pointers, byte strides and 64-bit integers. They need no conversion,
-// which halves the time to build them, and nothing between here and the machine code rearranges them.
+// The matrix kernels are functions of the LLVM dialect: pointers, byte strides and 64-bit integers. They need no
+// conversion, which halves the time to build them, and nothing between here and the machine code rearranges them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -13,7 +13,8 @@
 
 namespace tilewright::host {
 
-/// An insertion point with short names for what the kernels consist of. Integers are i64, offsets and strides are bytes.
+/// An insertion point with short names for what the kernels consist of. Integers are i64, offsets and strides are
+/// bytes.
 class Emitter {
 public:
   using Value = mlir::Value;
@@ -28,7 +29,9 @@ public:
   mlir::Location loc;
   Type ptr, i1, i16, i32, i64, f32;
 
-  template <typename Op, typename... Args> Op op(Args &&...args) { return b.create<Op>(loc, std::forward<Args>(args)...); }
+  template <typename Op, typename... Args> Op op(Args &&...args) {
+    return b.create<Op>(loc, std::forward<Args>(args)...);
+  }
 
   Value constant(int64_t value) { return op<mlir::LLVM::ConstantOp>(i64, b.getI64IntegerAttr(value)); }
   Value zero(Type type) { return op<mlir::LLVM::ZeroOp>(type); }
@@ -68,6 +71,7 @@ private:
 };
 
 /// An internal function that is never inlined, with its entry block; nothing if the symbol is there already.
-mlir::LLVM::LLVMFuncOp createFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::ArrayRef<mlir::Type> arguments);
+mlir::LLVM::LLVMFuncOp createFunction(mlir::ModuleOp module, llvm::StringRef name,
+                                      llvm::ArrayRef<mlir::Type> arguments);
 
 } // namespace tilewright::host

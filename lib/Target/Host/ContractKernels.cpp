@@ -11,11 +11,13 @@ namespace tilewright::host {
 
 namespace {
 
-/// k steps that are summed in registers before they are added to the tile: bounds the rounding error of long sums (a chain of
-/// 2048 terms has a maximal error of 2e-6 of max |C| in f32, four chains of 512 less than half of it) for 1% of the time.
+/// k steps that are summed in registers before they are added to the tile: bounds the rounding error of long sums (a
+/// chain of 2048 terms has a maximal error of 2e-6 of max |C| in f32, four chains of 512 less than half of it) for 1%
+/// of the time.
 constexpr int64_t kChain = 512;
 
-/// Rows of A whose addresses share a pointer: base, base + sm, base + 2 sm. Twelve pointers would not fit the registers.
+/// Rows of A whose addresses share a pointer: base, base + sm, base + 2 sm. Twelve pointers would not fit the
+/// registers.
 constexpr unsigned kRowsPerPointer = 3;
 
 } // namespace

@@ -19,8 +19,8 @@ namespace {
 
 /// Rows whose sums are on the stack at a time: four to twelve register blocks share what the caches hold of a panel.
 constexpr int64_t kRows = 48;
-/// Bytes of a row of A (in panel type) that are multiplied at a time, 2048 k in f32: a longer part of a panel would leave L2 between
-/// two register blocks.
+/// Bytes of a row of A (in panel type) that are multiplied at a time, 2048 k in f32: a longer part of a panel would
+/// leave L2 between two register blocks.
 constexpr int64_t kDepthBytes = 8192;
 /// Stack for rows of A that are copied. 48 rows of k = 1024 in f32, fewer rows where k is larger.
 constexpr int64_t kCopyBytes = 200 * 1024;
@@ -46,7 +46,8 @@ void cloneFolded(OpBuilder &b, Block &block, IRMapping &map) {
     }
     Operation *clone = b.clone(op, map);
     SmallVector<Value> folded;
-    if (clone->getNumResults() == 0 || failed(b.tryFold(clone, folded)))
+    // No values after a fold: the operation was changed in place.
+    if (clone->getNumResults() == 0 || failed(b.tryFold(clone, folded)) || folded.empty())
       continue;
     for (auto [result, value] : llvm::zip(op.getResults(), folded))
       map.map(result, value);
@@ -71,8 +72,9 @@ public:
     Value n = op.getN();
     // Nothing to write, and no column to read, where the panel is empty.
     b.create<scf::IfOp>(b.create<arith::CmpIOp>(arith::CmpIPredicate::sgt, n, index(0)), [&](OpBuilder &, Location) {
-      e.op<LLVM::CallOp>(kernels.pack(), ValueRange{source, bytes(strides[0], operandBytes()),
-                                                    bytes(strides[1], operandBytes()), wide(op.getK()), wide(n), panel});
+      e.op<LLVM::CallOp>(kernels.pack(),
+                         ValueRange{source, bytes(strides[0], operandBytes()), bytes(strides[1], operandBytes()),
+                                    wide(op.getK()), wide(n), panel});
       b.create<scf::YieldOp>();
     });
   }
@@ -144,7 +146,8 @@ void Lowering::epilogue(tile::ContractOp op, Value sums, Value firstRow, Value r
 
 void Lowering::contract(tile::ContractOp op, const Stack &stack) {
   auto strides = op.getMixedStrides();
-  const int64_t width = shape.width, rowsPerBlock = shape.rows, depth = shape.depth, kDepth = kDepthBytes / panelBytes();
+  const int64_t width = shape.width, rowsPerBlock = shape.rows, depth = shape.depth,
+                kDepth = kDepthBytes / panelBytes();
   Value m = op.getM(), n = op.getN(), k = op.getK(), zero = index(0);
   Value sm = bytes(strides[0], operandBytes()), sk = bytes(strides[1], operandBytes());
   Value lhs = address(op.getLhs(), op.getLhsOffset(), operandBytes());
@@ -154,8 +157,9 @@ void Lowering::contract(tile::ContractOp op, const Stack &stack) {
   // Panels hold k rounded up to the depth of a step.
   Value padded = depth == 1 ? k : mulI(fold<arith::DivSIOp>(addI(k, index(depth - 1)), index(depth)), depth);
 
-  // A is copied to the stack once for all panels where it cannot be read in place (other type, pairs that do not lie together) or
-  // reads badly: k not contiguous, or rows that fall into one set of the cache. With one panel a copy saves nothing.
+  // A is copied to the stack once for all panels where it cannot be read in place (other type, pairs that do not lie
+  // together) or reads badly: k not contiguous, or rows that fall into one set of the cache. With one panel a copy
+  // saves nothing.
   Value contiguous = is64(Predicate::eq, sk, operandBytes());
   Value several = is(Predicate::sgt, n, width), mustCopy = flag(shape.widens());
   if (depth > 1) {
@@ -164,10 +168,11 @@ void Lowering::contract(tile::ContractOp op, const Stack &stack) {
   }
   Value conflict = fold<arith::AndIOp>(is64(Predicate::eq, fold<arith::RemSIOp>(sm, e.constant(kConflictBytes)), 0),
                                        is(Predicate::sgt, m, 8));
-  Value better = fold<arith::AndIOp>(
-      several, fold<arith::OrIOp>(fold<arith::XOrIOp>(contiguous, flag(true)), conflict));
+  Value better =
+      fold<arith::AndIOp>(several, fold<arith::OrIOp>(fold<arith::XOrIOp>(contiguous, flag(true)), conflict));
   Value copy = fold<arith::OrIOp>(mustCopy, better);
-  // Columns of A that lie together are copied as rows of the transpose: whole vectors, and the register blocks take any strides.
+  // Columns of A that lie together are copied as rows of the transpose: whole vectors, and the register blocks take any
+  // strides.
   Value flip = flag(false);
   if (depth == 1)
     flip = fold<arith::AndIOp>(fold<arith::XOrIOp>(contiguous, flag(true)), is64(Predicate::eq, sm, operandBytes()));
@@ -177,7 +182,8 @@ void Lowering::contract(tile::ContractOp op, const Stack &stack) {
   Value fit = mulI(fold<arith::DivSIOp>(index(kCopyBytes), mulI(line, rowsPerBlock)), rowsPerBlock);
   Value once = is(Predicate::sgt, fit, 0); // k is short enough for a register block of rows
   Value rowStep = select(copy, select(once, minI(fit, index(kRows)), index(rowsPerBlock * 2)), index(kRows));
-  Value copyAll = fold<arith::AndIOp>(copy, once), copyParts = fold<arith::AndIOp>(copy, fold<arith::XOrIOp>(once, flag(true)));
+  Value copyAll = fold<arith::AndIOp>(copy, once),
+        copyParts = fold<arith::AndIOp>(copy, fold<arith::XOrIOp>(once, flag(true)));
   Value kStep = select(copyAll, fold<arith::MaxSIOp>(k, index(1)), index(kDepth));
   Value kEnd = fold<arith::MaxSIOp>(k, index(1)); // k = 0 takes one step, which stores zeros
   Value rowBytes = select(copyAll, line, index(kDepthBytes + 64));
@@ -229,7 +235,8 @@ LogicalResult check(Operation *op, Type operand, Type panel, const HostTarget &t
   if (type)
     shape = MatrixShape::get(*type, matrix);
   if (!shape)
-    return op->emitOpError() << "cannot multiply matrices of " << operand << " on the host; there are f32, f64, bf16, f16, "
+    return op->emitOpError() << "cannot multiply matrices of " << operand
+                             << " on the host; there are f32, f64, bf16, f16, "
                              << "i32 and i64: convert the operands";
   if (dtypeOf(panel) != shape->panel)
     return op->emitOpError() << "has panels of " << panel << ": operands of " << operand << " are packed as "

@@ -39,7 +39,8 @@ std::optional<MatrixShape> MatrixShape::get(DType operand, const MatrixTarget &t
   }
   shape.lanes = target.vectorBytes / sizeOf(shape.accumulator);
   shape.width = 2 * shape.lanes;
-  // 24 of 32, 12 of 16 and 8 of 16 registers hold sums; two hold a row of B and one a broadcast. Without FMA a product needs one more.
+  // 24 of 32, 12 of 16 and 8 of 16 registers hold sums; two hold a row of B and one a broadcast. Without FMA a product
+  // needs one more.
   shape.rows = target.vectorBytes == 64 ? 12 : target.fma ? 6 : 4;
   return shape;
 }

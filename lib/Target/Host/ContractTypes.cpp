@@ -80,8 +80,7 @@ Value loadAs(Emitter &e, DType from, DType to, unsigned lanes, Value address) {
   Value sign = e.op<LLVM::ShlOp>(e.both(word, bits(0x8000)), bits(16));
   Value magnitude = e.op<LLVM::ShlOp>(e.both(word, bits(0x7fff)), bits(13));
   Value scale = e.op<LLVM::BitcastOp>(f32, bits(0x77800000)); // 2^112
-  Value finite = e.op<LLVM::BitcastOp>(shaped(e.i32),
-                                       e.op<LLVM::FMulOp>(e.op<LLVM::BitcastOp>(f32, magnitude), scale));
+  Value finite = e.op<LLVM::BitcastOp>(shaped(e.i32), e.op<LLVM::FMulOp>(e.op<LLVM::BitcastOp>(f32, magnitude), scale));
   Value special = e.op<LLVM::OrOp>(magnitude, bits(0x7f800000));
   Value isSpecial = e.compare(Emitter::Predicate::eq, e.both(word, bits(0x7c00)), bits(0x7c00));
   return e.op<LLVM::BitcastOp>(f32, e.op<LLVM::OrOp>(e.select(isSpecial, special, finite), sign));

@@ -25,8 +25,9 @@ struct VectorTypes {
   mlir::Value add(Emitter &e, mlir::Value x, mlir::Value y) const;
 };
 
-/// A scalar or vector of `from` elements, loaded as integers where the type has no arithmetic, as `to` elements. bf16 and f16 to f32 are
-/// integer code, exact on every level (no library call): bf16 is the upper half of an f32; f16's exponent is moved by a product with 2^112.
+/// A scalar or vector of `from` elements, loaded as integers where the type has no arithmetic, as `to` elements. bf16
+/// and f16 to f32 are integer code, exact on every level (no library call): bf16 is the upper half of an f32; f16's
+/// exponent is moved by a product with 2^112.
 mlir::Value loadAs(Emitter &e, DType from, DType to, unsigned lanes, mlir::Value address);
 
 } // namespace tilewright::host

@@ -3,8 +3,8 @@
 // A panel is written in one of three ways, chosen by the strides at run time:
 //
 //   rows       columns are contiguous ([K, N] weights): whole rows are copied; bf16 pairs are two rows interleaved
-//   transpose  k is contiguous ([N, K] weights, x @ W.T): W x W blocks are transposed in registers; a bf16 pair is one word
-//   elements   any strides, and tails of the other two
+//   transpose  k is contiguous ([N, K] weights, x @ W.T): W x W blocks are transposed in registers; a bf16 pair is one
+//   word elements   any strides, and tails of the other two
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,8 @@ namespace {
 
 using Predicate = Emitter::Predicate;
 
-/// Rows that are transposed lie far apart, so that the hardware's prefetchers see no stream: 256 bytes ahead gave +10 to +30%.
+/// Rows that are transposed lie far apart, so that the hardware's prefetchers see no stream: 256 bytes ahead gave +10
+/// to +30%.
 constexpr int64_t kPrefetchBytes = 256;
 
 /// Transposes W vectors of W elements of `bytes` bytes: blocks within 128-bit lanes first, then the lanes.
@@ -107,9 +108,8 @@ struct PackBody {
       Value out = e.at(e.at(panel, e.mul(step, rowBytes)), within), in = e.at(source, e.mul(row, sk));
       Value valid = e.select(e.compare(Predicate::slt, row, to), n, none);
       auto address = [&](Value j) { return e.at(out, e.mul(j, panelBytes * shape.depth)); };
-      e.loop(none, valid, 1, [&](Value j) {
-        e.store(loadAs(e, shape.operand, shape.panel, 1, e.at(in, e.mul(j, sn))), address(j));
-      });
+      e.loop(none, valid, 1,
+             [&](Value j) { e.store(loadAs(e, shape.operand, shape.panel, 1, e.at(in, e.mul(j, sn))), address(j)); });
       e.loop(valid, width, 1, [&](Value j) { e.store(zero, address(j)); });
     });
   }
@@ -218,10 +218,7 @@ LLVM::LLVMFuncOp ContractKernels::pack() {
             wide, [&] { body.rows(/*masked=*/false); },
             [&] { masks ? body.rows(/*masked=*/true) : body.elements(zero, body.k); });
       },
-      [&] {
-        e.branch(
-            is(body.sk, element), [&] { body.transposed(); }, [&] { body.elements(zero, body.k); });
-      });
+      [&] { e.branch(is(body.sk, element), [&] { body.transposed(); }, [&] { body.elements(zero, body.k); }); });
   e.op<LLVM::ReturnOp>(ValueRange{});
   return function;
 }

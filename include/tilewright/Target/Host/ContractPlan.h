@@ -1,8 +1,9 @@
 //===- ContractPlan.h - shapes and block sizes of matrix products on the host -*- C++ -*-===//
 //
-// What builders of kernels must know about tile.pack and tile.contract on the host target: the type and width of panels, their
-// size in memory, and how to cut C[m, n] = A[m, k] * B[k, n] into grid points. Pure C++: Transforms and the lowering
-// share it. All sizes are run-time values, so that a kernel stays generic in m, n and k; block sizes are integers of the step.
+// What builders of kernels must know about tile.pack and tile.contract on the host target: the type and width of
+// panels, their size in memory, and how to cut C[m, n] = A[m, k] * B[k, n] into grid points. Pure C++: Transforms and
+// the lowering share it. All sizes are run-time values, so that a kernel stays generic in m, n and k; block sizes are
+// integers of the step.
 //
 // The product of one grid point (`tile.contract` over mc x nc) runs as
 //
@@ -37,8 +38,8 @@ struct MatrixTarget {
 
 /// How operands of one type are multiplied on one target.
 struct MatrixShape {
-  DType operand;     // of A and B in memory
-  DType panel;       // elements of packed panels: bf16 stays where there is a dot instruction; else bf16 and f16 become f32
+  DType operand; // of A and B in memory
+  DType panel;   // elements of packed panels: bf16 stays where there is a dot instruction; else bf16 and f16 become f32
   DType accumulator; // f32 for bf16 and f16, else the operand's type
   unsigned lanes;    // W: accumulator elements of a vector
   unsigned width;    // NR: columns of a panel, 2 W
@@ -60,15 +61,18 @@ SizeExpr panelElements(const MatrixShape &shape, const SizeExpr &k);
 SizeExpr packedElements(const MatrixShape &shape, const SizeExpr &k, const SizeExpr &n);
 SizeExpr packedBytes(const MatrixShape &shape, const SizeExpr &k, const SizeExpr &n);
 
-/// Block sizes of a product as integers of a kernel step. The grid is (row blocks, column blocks), row-major or column-major as the
-/// builder likes: `rowBlocks * colBlocks` points, block (r, c) covers rows [r * mc, min(m, r * mc + mc)) and columns likewise.
+/// Block sizes of a product as integers of a kernel step. The grid is (row blocks, column blocks), row-major or
+/// column-major as the builder likes: `rowBlocks * colBlocks` points, block (r, c) covers rows [r * mc, min(m, r * mc +
+/// mc)) and columns likewise.
 struct ContractBlocks {
   SizeExpr mc, nc;               // rows, columns of a grid point; nc is a multiple of NR
   SizeExpr rowBlocks, colBlocks; // ceil(m / mc), ceil(n / nc)
 };
 
-/// Chooses blocks for sizes that are known at the call only. Rows: about 96 (a multiple of MR), so that A's block of K up to 2048 stays in
-/// L2; with few rows the columns are cut instead so that there are some 8 points for each of `threads`.
-ContractBlocks planContract(const MatrixShape &shape, const SizeExpr &m, const SizeExpr &n, const SizeExpr &k, unsigned threads);
+/// Chooses blocks for sizes that are known at the call only. Rows: about 96 (a multiple of MR), so that A's block of K
+/// up to 2048 stays in L2; with few rows the columns are cut instead so that there are some 8 points for each of
+/// `threads`.
+ContractBlocks planContract(const MatrixShape &shape, const SizeExpr &m, const SizeExpr &n, const SizeExpr &k,
+                            unsigned threads);
 
 } // namespace tilewright::host
