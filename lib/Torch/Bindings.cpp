@@ -1,6 +1,7 @@
 //===- Bindings.cpp - the extension module tilewright._C ----------------------------------------------------------===//
 
 #include "tilewright/Support/Switches.h"
+#include "tilewright/Torch/AutogradExit.h"
 #include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/Fallback.h"
 #include "tilewright/Torch/Generator.h"
@@ -112,6 +113,7 @@ NB_MODULE(_C, m) {
 
   m.def("register_device", &registerWithTorch,
         "Gives PyTorch the allocator and hooks of the device. Once per process.");
+  m.def("settle_autograd", &settleAutograd, nb::call_guard<nb::gil_scoped_release>());
   m.def("device_used", &deviceUsed);
   m.def("in_bad_fork", &inBadFork);
   m.def("device_properties", &properties);

@@ -1,5 +1,6 @@
 //===- DeviceGuard.cpp - devices, streams and events for c10 ------------------------------------------------------===//
 
+#include "tilewright/Torch/AutogradExit.h"
 #include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/Memory.h"
 
@@ -21,6 +22,7 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device device) const override {
     TORCH_CHECK(device.type() == kDeviceType, "expected the device npu, got ", device);
     checkDeviceIndex(device.index());
+    noteDeviceThread();
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::DeviceIndex deviceCount() const noexcept override { return kDeviceCount; }

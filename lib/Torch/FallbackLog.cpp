@@ -47,11 +47,14 @@ void noteFallback(const std::string &name) {
     ++log().counts[name];
     first = mode == switches::Fallback::Warn && log().announced.insert(name).second;
   }
-  if (first)
-    TORCH_WARN(
-        name,
-        " has no native kernel on npu; PyTorch's CPU kernel computes it on the same memory, and the stream is "
-        "drained for it. (Said once per operator; TILEWRIGHT_FALLBACK=silent|error, torch.npu.fallback_counts().)");
+  if (!first)
+    return;
+  // Verbatim: where in our sources it was said is of no use to the reader.
+  c10::warn(c10::Warning(c10::UserWarning(), {__func__, __FILE__, __LINE__},
+                         name + " has no native kernel on npu: PyTorch's CPU kernel computes it on the same memory, after waiting "
+                                "for the stream. Said once per operator; see torch.npu.fallback_counts() and "
+                                "TILEWRIGHT_FALLBACK=silent|error.",
+                         /*verbatim=*/true));
 }
 
 } // namespace tilewright::npu

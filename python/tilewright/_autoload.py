@@ -20,7 +20,7 @@ _failure: str | None = None  # why the device cannot work here
 _said: set[str] = set()
 
 
-class DeviceUnavailable(ImportError):
+class DeviceUnavailableError(ImportError):
     """The device cannot be registered; the message says why and what to do."""
 
 
@@ -33,16 +33,16 @@ def load() -> None:
 
 
 def on_import() -> None:
-    """What `import tilewright` does. Raises DeviceUnavailable."""
+    """What `import tilewright` does. Raises DeviceUnavailableError."""
     if _mode() == "force" and "torch" not in sys.modules:
         # The order of entry points cannot be relied on: no other back end may take the slot before us.
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     try:
         import torch  # noqa: F401  (calls load, where entry points are enabled)
     except ImportError as error:
-        raise DeviceUnavailable(f"Tilewright needs PyTorch {TORCH_VERSION}: {error}") from error
+        raise DeviceUnavailableError(f"Tilewright needs PyTorch {TORCH_VERSION}: {error}") from error
     if _failure is not None:
-        raise DeviceUnavailable(_failure)
+        raise DeviceUnavailableError(_failure)
     _register()
 
 
@@ -70,7 +70,7 @@ def _register() -> None:
 def _mode() -> str:
     mode = os.environ.get("TILEWRIGHT_DEVICE") or "auto"
     if mode not in ("auto", "force", "off"):
-        raise DeviceUnavailable(f"TILEWRIGHT_DEVICE={mode}: unknown value; use auto, force or off.")
+        raise DeviceUnavailableError(f"TILEWRIGHT_DEVICE={mode}: unknown value; use auto, force or off.")
     return mode
 
 
@@ -94,7 +94,7 @@ def _why_stand_back(torch) -> str | None:
 def _check_version(torch) -> None:
     found = str(torch.__version__)
     if found.split("+")[0] != TORCH_VERSION:
-        raise DeviceUnavailable(
+        raise DeviceUnavailableError(
             f"it is built for PyTorch {TORCH_VERSION}, and this is {found}; the two do not fit together. "
             f"Install torch=={TORCH_VERSION}, or a Tilewright for your version."
         )
@@ -104,9 +104,11 @@ def _load_extension(torch) -> None:
     try:
         from . import _C
     except ImportError as error:
-        raise DeviceUnavailable(f"its extension does not load: {error}. Was it built for this Python?") from error
+        raise DeviceUnavailableError(f"its extension does not load: {error}. Was it built for this Python?") from error
     if _C.torch_version != TORCH_VERSION:
-        raise DeviceUnavailable(f"its extension was built for PyTorch {_C.torch_version}, the package for {TORCH_VERSION}.")
+        raise DeviceUnavailableError(
+            f"its extension was built for PyTorch {_C.torch_version}, the package for {TORCH_VERSION}."
+        )
     from . import dynamo, npu
 
     npu._install(torch, _C)

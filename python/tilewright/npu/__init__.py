@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from typing import Any
 
@@ -159,3 +160,4 @@ def _install(torch: Any, _C: Any) -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     _patches.install()
+    atexit.register(_C.settle_autograd)

@@ -58,11 +58,11 @@ def _patch_dlpack() -> None:
     dlpack, dlpack_device = torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__
     to_dlpack = torch.utils.dlpack.to_dlpack
 
-    def __dlpack__(self: torch.Tensor, **kwargs: Any) -> Any:
+    def export(self: torch.Tensor, **kwargs: Any) -> Any:
         _hand_out_for_good(self)
         return dlpack(self, **kwargs)
 
-    def __dlpack_device__(self: torch.Tensor) -> tuple[Any, int]:
+    def export_device(self: torch.Tensor) -> tuple[Any, int]:
         if self.device.type == "npu":  # PyTorch looks for the name "privateuse1", which a renamed device no longer has
             return torch.utils.dlpack.DLDeviceType.kDLExtDev, 0
         return dlpack_device(self)
@@ -71,8 +71,8 @@ def _patch_dlpack() -> None:
         _hand_out_for_good(tensor)
         return to_dlpack(tensor)
 
-    torch.Tensor.__dlpack__ = __dlpack__
-    torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.Tensor.__dlpack__ = export
+    torch.Tensor.__dlpack_device__ = export_device
     torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack_of_npu
 
 

@@ -1,0 +1,12 @@
+//===- Bind.h - the parts of the extension module ------------------*- C++ -*-===//
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace tilewright::npu {
+
+/// Compiling graphs and calling them: compile_graph, CompiledGraph, CompileFailure, native_ops, freezing. Also registers the external
+/// function "torch.aten" and the translation of PyTorch's C++ exceptions to Python's.
+void bindCompile(nanobind::module_ &m);
+
+} // namespace tilewright::npu
