@@ -4,6 +4,7 @@
 
 #include "tilewright/Compiler/Pipeline.h"
 #include "tilewright/Import/Importer.h"
+#include "tilewright/Target/Host/HostTarget.h"
 #include "tilewright/Transforms/Emit.h"
 
 #include <cstdlib>

@@ -5,6 +5,7 @@
 #include "Assemble.h"
 
 #include "tilewright/Import/Importer.h"
+#include "tilewright/Transforms/Domain.h"
 #include "tilewright/Transforms/Fusion.h"
 
 #include <chrono>
