@@ -1,0 +1,11 @@
+//===- Formats.h - PyTorch's memory formats ----------------------*- C++ -*-===//
+#pragma once
+
+#include "Builder.h"
+
+namespace tilewright::importer {
+
+/// Strides of a tensor like `like` in a memory format as PyTorch prints it; empty means preserve. nullopt: contiguous.
+std::optional<Sizes> formatStrides(Builder &b, const Tensor &like, const std::string &format);
+
+} // namespace tilewright::importer
