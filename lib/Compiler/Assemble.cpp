@@ -63,11 +63,11 @@ public:
     bindSymbols();
     addChecks();
     addOutputs();
-    for (const PlannedStep &step : steps)
-      if (step.request < 0)
-        addExternal(step);
+    for (size_t i = 0; i < steps.size(); ++i)
+      if (steps[i].isExternal())
+        addExternal(steps[i]);
       else
-        addKernel(step);
+        addKernel(steps[i], kernels[i].code);
     return std::move(program);
   }
 
@@ -192,8 +192,7 @@ private:
     return it->second;
   }
 
-  void addKernel(const PlannedStep &planned) {
-    const std::shared_ptr<const KernelCode> &code = kernels[planned.request].code;
+  void addKernel(const PlannedStep &planned, const std::shared_ptr<const KernelCode> &code) {
     auto [it, fresh] = kernelIndex.try_emplace(code.get(), program.kernels.size());
     if (fresh)
       program.kernels.push_back(*code);

@@ -4,7 +4,6 @@
 
 #include "tilewright/Import/Importer.h"
 #include "tilewright/Support/Hash.h"
-#include "tilewright/Transforms/Emit.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -45,7 +44,8 @@ void dumpText(const CompileOptions &options, const std::string &name, const std:
     llvm::errs() << "tilewright: TILEWRIGHT_DUMP: cannot write " << options.dump << "/" << name << "\n";
 }
 
-KernelOutcome build(const KernelRequest &request, const CompileOptions &options) {
+KernelOutcome build(const loop::PlannedStep &step, const CompileOptions &options) {
+  const loop::Nest &first = step.group->members.front();
   auto start = std::chrono::steady_clock::now();
   const host::HostTarget &target = host::HostTarget::get(options.level);
   host::PooledContext context;
@@ -57,21 +57,21 @@ KernelOutcome build(const KernelRequest &request, const CompileOptions &options)
     return mlir::success();
   });
   auto fail = [&](const std::string &kind, const std::string &message, const std::string &hint) -> importer::ImportError {
-    return {kind, request.op, request.source, message + (diagnostics.empty() ? "" : ": " + diagnostics), hint};
+    return {kind, first.op, first.source, message + (diagnostics.empty() ? "" : ": " + diagnostics), hint};
   };
-  uint64_t hash = hash64(options.level + '\n' + request.key);
+  uint64_t hash = hash64(options.level + '\n' + step.key);
   char suffix[24];
   std::snprintf(suffix, sizeof suffix, "_%08x", unsigned(hash >> 32));
-  std::string symbol = "tw_" + request.name + suffix;
+  std::string symbol = "tw_" + step.name + suffix;
 
   mlir::OwningOpRef<mlir::ModuleOp> module;
   try {
-    module = request.emit(*context, symbol);
+    module = step.emit(*context, symbol);
   } catch (const loop::EmitError &e) {
     throw fail("unsupported", e.what(), "run the operator outside of the compiled function, or on another dtype");
   }
   if (mlir::failed(mlir::verify(*module)))
-    throw fail("internal", "the kernel " + request.name + " is not valid", "report it with the graph that TILEWRIGHT_DUMP writes");
+    throw fail("internal", "the kernel " + step.name + " is not valid", "report it with the graph that TILEWRIGHT_DUMP writes");
   if (!options.dump.empty()) {
     std::string text;
     llvm::raw_string_ostream(text) << *module;
@@ -82,12 +82,12 @@ KernelOutcome build(const KernelRequest &request, const CompileOptions &options)
   dump.assembly = !options.dump.empty();
   llvm::Expected<host::ObjectCode> object = host::compileKernel(*module, target, dump);
   if (!object)
-    throw fail("internal", "compiling kernel " + request.name + " failed: " + llvm::toString(object.takeError()),
+    throw fail("internal", "compiling kernel " + step.name + " failed: " + llvm::toString(object.takeError()),
                "report it with the graph that TILEWRIGHT_DUMP writes");
   if (!options.dump.empty())
     dumpText(options, symbol + ".s", object->assembly);
   auto code = std::make_shared<KernelCode>();
-  code->name = request.name + suffix;
+  code->name = step.name + suffix;
   code->symbol = object->symbol;
   code->object = std::move(object->bytes);
   code->hash = hash64(std::string_view(reinterpret_cast<const char *>(code->object.data()), code->object.size()), hash);
@@ -96,15 +96,18 @@ KernelOutcome build(const KernelRequest &request, const CompileOptions &options)
 
 } // namespace
 
-std::vector<KernelOutcome> provideKernels(const std::vector<KernelRequest> &requests, const CompileOptions &options) {
-  std::vector<KernelOutcome> outcomes(requests.size());
+std::vector<KernelOutcome> provideKernels(const std::vector<loop::PlannedStep> &steps, const CompileOptions &options) {
+  std::vector<KernelOutcome> outcomes(steps.size());
   std::vector<size_t> missing;
   std::unordered_map<std::string, size_t> firstWithKey;
-  std::vector<size_t> same(requests.size());
+  std::vector<size_t> same(steps.size());
   {
     std::lock_guard lock(store().mutex);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      std::string key = options.level + '\n' + requests[i].key;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      same[i] = i;
+      if (steps[i].isExternal())
+        continue;
+      std::string key = options.level + '\n' + steps[i].key;
       auto [it, fresh] = firstWithKey.try_emplace(key, i);
       same[i] = it->second;
       if (!fresh)
@@ -121,7 +124,7 @@ std::vector<KernelOutcome> provideKernels(const std::vector<KernelRequest> &requ
   auto work = [&] {
     for (size_t at; (at = next.fetch_add(1)) < missing.size();)
       try {
-        outcomes[missing[at]] = build(requests[missing[at]], options);
+        outcomes[missing[at]] = build(steps[missing[at]], options);
       } catch (...) { // carried to the caller below
         std::lock_guard lock(errorMutex);
         if (!error)
@@ -141,9 +144,9 @@ std::vector<KernelOutcome> provideKernels(const std::vector<KernelRequest> &requ
   {
     std::lock_guard lock(store().mutex);
     for (size_t i : missing)
-      store().kernels.try_emplace(options.level + '\n' + requests[i].key, outcomes[i].code);
+      store().kernels.try_emplace(options.level + '\n' + steps[i].key, outcomes[i].code);
   }
-  for (size_t i = 0; i < requests.size(); ++i)
+  for (size_t i = 0; i < steps.size(); ++i)
     if (same[i] != i)
       outcomes[i].code = outcomes[same[i]].code;
   return outcomes;

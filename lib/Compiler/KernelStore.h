@@ -8,19 +8,11 @@
 
 #include "tilewright/Compiler/Pipeline.h"
 #include "tilewright/Target/Host/HostTarget.h"
+#include "tilewright/Transforms/Steps.h"
 
-#include "mlir/IR/OwningOpRef.h"
-
-#include <functional>
 #include <memory>
 
 namespace tilewright::compiler {
-
-/// A kernel that a program needs. `emit` makes its module; it is called only if the kernel is not there yet, on any thread.
-struct KernelRequest {
-  std::string key, name, op, source;
-  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, llvm::StringRef symbol)> emit;
-};
 
 struct KernelOutcome {
   std::shared_ptr<const KernelCode> code;
@@ -29,8 +21,8 @@ struct KernelOutcome {
   std::vector<host::Phase> phases;
 };
 
-/// Kernels for all requests, in order; missing ones are compiled side by side. Throws importer::ImportError naming the
-/// request's operator and source.
-std::vector<KernelOutcome> provideKernels(const std::vector<KernelRequest> &requests, const CompileOptions &options);
+/// Kernels for all steps, in order (none for external calls); missing ones are compiled side by side. Throws
+/// importer::ImportError naming the step's operator and source.
+std::vector<KernelOutcome> provideKernels(const std::vector<loop::PlannedStep> &steps, const CompileOptions &options);
 
 } // namespace tilewright::compiler

@@ -5,7 +5,6 @@
 #include "Assemble.h"
 
 #include "tilewright/Import/Importer.h"
-#include "tilewright/Transforms/Domain.h"
 #include "tilewright/Transforms/Fusion.h"
 
 #include <chrono>
@@ -52,97 +51,26 @@ std::string lines(const std::vector<std::string> &list) {
   return text;
 }
 
-/// Turns groups into steps and asks for kernels.
-class StepPlanner {
-public:
-  StepPlanner(Module &module, std::vector<Group> &groups, const CompileOptions &options) : module(module) {
-    const host::HostTarget &host = host::HostTarget::get(options.level);
-    target.lanes = host.lanes(DType::F32);
-    target.threads = options.threads;
-    target.matrix = *host::MatrixTarget::forLevel(options.level);
-    for (Group &group : groups)
-      for (const Nest &nest : group.members)
-        for (BufferId b : writesOf(nest))
-          written.insert(b);
-    for (Group &group : groups)
-      plan(group);
-  }
-
-  std::vector<PlannedStep> steps;
-  std::vector<KernelRequest> requests;
-
-private:
-  Module &module;
-  TileTarget target;
-  std::set<BufferId> written;
-
-  void request(const Group &group, const KernelKey &key, const std::string &prefix, const LaunchPlan &launch, decltype(KernelRequest::emit) emit,
-               int64_t packs = -1) {
-    const Nest &first = group.members.front();
-    requests.push_back({key.text(), prefix + kernelName(group), first.op, first.source, std::move(emit)});
-    steps.push_back({int(requests.size()) - 1, key.arguments(), launch, &group, packs});
-  }
-
-  void plan(Group &group) {
-    switch (group.kind) {
-    case Group::Loops: {
-      LoopPlan loops = planLoops(module.pool, group);
-      KernelKey key(group, module);
-      request(group, key, "", launchOf(group, loops, module, target),
-              [&group, loops, key, target = target](mlir::MLIRContext &context, llvm::StringRef symbol) {
-                return emitLoops(context, group, loops, key, target, symbol);
-              });
-      return;
-    }
-    case Group::Contraction: {
-      ContractionPlan contraction = planContraction(module, group, target);
-      const Buffer &weight = module.buffers[group.members.front().rhs.buffer];
-      bool parameter = weight.kind == Buffer::Input && module.inputs[weight.input].parameter &&
-                       !written.count(group.members.front().rhs.buffer);
-      KernelKey pack = packKey(group, contraction);
-      request(group, pack, "pack_", packLaunch(group, contraction),
-              [&group, contraction, pack](mlir::MLIRContext &context, llvm::StringRef symbol) {
-                return emitPack(context, group, contraction, pack, symbol);
-              },
-              parameter ? int64_t(contraction.panels) : -1);
-      KernelKey key = contractKey(group, module, contraction);
-      request(group, key, "", contractLaunch(group, contraction),
-              [&group, contraction, key](mlir::MLIRContext &context, llvm::StringRef symbol) {
-                return emitContract(context, group, contraction, key, symbol);
-              });
-      return;
-    }
-    case Group::External:
-      steps.push_back({-1, {}, {}, &group, -1});
-      return;
-    case Group::Attention:
-      break; // lowered before fusion
-    }
-    throw importer::ImportError("internal", group.members.front().op, group.members.front().source,
-                                "a group of this kind has no kernel", "report it with the graph that TILEWRIGHT_DUMP writes");
-  }
-};
-
-nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector<KernelRequest> &requests,
-                        const std::vector<KernelOutcome> &kernels) {
+nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector<KernelOutcome> &kernels) {
   nlohmann::json list = nlohmann::json::array();
   std::set<const KernelCode *> listed;
-  for (const PlannedStep &step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const PlannedStep &step = steps[i];
     nlohmann::json entry;
     nlohmann::json ops = nlohmann::json::array();
     for (const Nest &nest : step.group->members)
       ops.push_back(nest.op);
     entry["ops"] = ops;
     entry["source"] = step.group->members.front().source;
-    if (step.request < 0) {
+    if (step.isExternal()) {
       entry["island"] = step.group->members.front().op;
       entry["reason"] = step.group->members.front().reason;
     } else {
-      const KernelOutcome &kernel = kernels[step.request];
+      const KernelOutcome &kernel = kernels[i];
       entry["kernel"] = kernel.code->name;
       entry["flops"] = step.launch.flops.str();
       entry["bytes"] = step.launch.bytesMoved.str();
-      entry["pack"] = requests[step.request].key.starts_with("pack ");
+      entry["pack"] = step.key.starts_with("pack ");
       if (kernel.built && listed.insert(kernel.code.get()).second) {
         entry["built_s"] = kernel.seconds;
         for (const host::Phase &phase : kernel.phases)
@@ -180,25 +108,25 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
     show(options, 3, "groups", groups);
   }
 
-  StepPlanner planner(module, fused.groups, options);
+  std::vector<PlannedStep> steps = planSteps(module, fused.groups, tileTarget(options.level, options.threads));
   watch.mark("plan");
-  std::vector<KernelOutcome> kernels = provideKernels(planner.requests, options);
+  std::vector<KernelOutcome> kernels = provideKernels(steps, options);
   watch.mark("kernels");
 
   CompileResult result;
-  result.program = assemble(module, planner.steps, kernels, options.level);
+  result.program = assemble(module, steps, kernels, options.level);
   watch.mark("assemble");
   size_t built = 0;
   for (const KernelOutcome &kernel : kernels)
     built += kernel.built;
   result.report["version"] = 1;
   result.report["phases"] = watch.phases;
-  result.report["steps"] = describe(planner.steps, planner.requests, kernels);
+  result.report["steps"] = describe(steps, kernels);
   result.report["decisions"] = fused.decisions;
   result.report["kernels"] = {{"built", built}, {"used", result.program.kernels.size()}};
   nlohmann::json islands = nlohmann::json::array();
-  for (const PlannedStep &step : planner.steps)
-    if (step.request < 0) {
+  for (const PlannedStep &step : steps)
+    if (step.isExternal()) {
       const Nest &nest = step.group->members.front();
       islands.push_back({{"op", nest.op}, {"reason", nest.reason}, {"source", nest.source}});
     }

@@ -93,8 +93,6 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
     return plan;
   }
   unsigned lastRow = group.outer.size() + group.row.size() - 1;
-  unsigned alongRow = unitSteps(group, lastRow);
-  unsigned alongOuter = group.outer.empty() ? 0 : unitSteps(group, group.outer.size() - 1);
   if (group.row.empty()) // every reduced dimension had extent 1
     plan.column = !group.outer.empty();
   else {
@@ -107,7 +105,6 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
                       access.coefs[group.outer.size() - 1].isConstant(1);
       });
     plan.column = outerReads > 0 && rowReads == 0;
-    (void)alongRow, (void)alongOuter;
   }
   if (plan.column)
     plan.vectorDim = group.outer.size() - 1;
@@ -116,7 +113,7 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
   return plan;
 }
 
-LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const Module &module, const TileTarget &target) {
+LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &target) {
   LaunchPlan launch;
   unsigned rank = group.outer.size() + group.row.size();
   SizeExpr points = productOf(group.outer) * productOf(group.row);
@@ -174,7 +171,6 @@ LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const Module &modu
   for (const auto &[b, n] : bytes)
     launch.bytesMoved = launch.bytesMoved + n;
   launch.flops = points * int64_t(cost);
-  (void)module;
   return launch;
 }
 

@@ -1,11 +1,12 @@
 //===- tilewright-opt.cpp - runs passes on .mlir files, for tests -------------------------------------------------===//
 //
 // As mlir-opt with the tile dialect and the passes of the host target; `tilewright-opt --emit=asm|object|llvm FILE [--level=..]` compiles a kernel
-// to the end instead.
+// to the end instead, and `tilewright-opt --graph=nests|groups|tile FILE.json` shows the graph level.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 
 #include "EmitMode.h"
+#include "GraphMode.h"
 
 #include "tilewright/Target/Host/Lowering.h"
 
@@ -16,6 +17,8 @@
 int main(int argc, char **argv) {
   if (argc > 1 && llvm::StringRef(argv[1]).starts_with("--emit="))
     return tilewright::emitMain(argc, argv);
+  if (argc > 1 && llvm::StringRef(argv[1]).starts_with("--graph="))
+    return tilewright::graphMain(argc, argv);
   mlir::DialectRegistry registry;
   tilewright::host::registerDialects(registry);
   registry.insert<mlir::tensor::TensorDialect>(); // to be refused

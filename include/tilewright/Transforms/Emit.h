@@ -37,7 +37,7 @@ struct LoopPlan {
   static constexpr int64_t kChunk = 4096;
 };
 LoopPlan planLoops(ExprPool &pool, Group &group); // may permute the dimensions of a pointwise group
-LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const Module &module, const TileTarget &target);
+LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &target);
 
 /// Emits `tile.kernel @name` for a Loops group.
 mlir::OwningOpRef<mlir::ModuleOp> emitLoops(mlir::MLIRContext &context, const Group &group, const LoopPlan &plan,

@@ -1,0 +1,33 @@
+//===- Steps.h - groups become the launches of a program -----------*- C++ -*-===//
+#pragma once
+
+#include "tilewright/Transforms/Emit.h"
+
+#include <functional>
+
+namespace tilewright::loop {
+
+/// One step of a program before its kernel is compiled.
+struct PlannedStep {
+  const Group *group = nullptr;
+
+  /// Empty for an external call. Equal keys mean equal code for one target.
+  std::string key, name;
+  /// Makes the kernel's module; callable from any thread. Throws EmitError.
+  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, llvm::StringRef symbol)> emit;
+
+  KernelArguments arguments;
+  LaunchPlan launch;
+  /// The buffer of panels that this step fills, if what they hold depends on a parameter alone; else -1.
+  int64_t packs = -1;
+
+  bool isExternal() const { return key.empty(); }
+};
+
+/// Steps in execution order. `groups` must stay where they are while steps are used. Throws EmitError.
+std::vector<PlannedStep> planSteps(Module &module, std::vector<Group> &groups, const TileTarget &target);
+
+/// What the tile level needs to know of a CPU level (see HostTarget), with the threads that will run the program.
+TileTarget tileTarget(llvm::StringRef level, unsigned threads);
+
+} // namespace tilewright::loop
