@@ -1,0 +1,32 @@
+# Script: writes OUTPUT, the header with the compiler's version: the project's version and a hash of all that decides what
+# code is generated. The file is touched only when the hash changes. Arguments: SOURCE, OUTPUT, VERSION, LLVM_CONFIG.
+set(files)
+foreach(room Compiler Graph Import Transforms Dialect Target)
+  file(GLOB_RECURSE found LIST_DIRECTORIES false RELATIVE ${SOURCE}
+    ${SOURCE}/lib/${room}/*.cpp ${SOURCE}/lib/${room}/*.h ${SOURCE}/lib/${room}/*.td ${SOURCE}/lib/${room}/*.inc
+    ${SOURCE}/include/tilewright/${room}/*)
+  list(APPEND files ${found})
+endforeach()
+file(GLOB found RELATIVE ${SOURCE} ${SOURCE}/lib/Support/SizeExpr* ${SOURCE}/include/tilewright/Support/*
+  ${SOURCE}/include/tilewright/Runtime/Program.h ${SOURCE}/include/tilewright/Runtime/KernelContext.h)
+list(APPEND files ${found})
+list(SORT files)
+set(all "")
+foreach(file ${files})
+  file(SHA256 ${SOURCE}/${file} hash)
+  string(APPEND all "${file} ${hash}\n")
+endforeach()
+if(EXISTS "${LLVM_CONFIG}")
+  file(SHA256 ${LLVM_CONFIG} hash)
+  string(APPEND all "llvm ${hash}\n")
+endif()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 16 hash)
+set(text "// Made by the build: see lib/Runtime/CompilerVersion.cmake.\n#pragma once\n#define TILEWRIGHT_COMPILER_VERSION \"${VERSION}-${hash}\"\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()
