@@ -2,6 +2,7 @@
 
 #include "tilewright/Support/Switches.h"
 #include "tilewright/Torch/AutogradExit.h"
+#include "tilewright/Torch/Bind.h"
 #include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/Fallback.h"
 #include "tilewright/Torch/Generator.h"
@@ -136,4 +137,6 @@ NB_MODULE(_C, m) {
 
   m.def("fallback_counts", &fallbackCounts);
   m.def("reset_fallback_counts", &resetFallbackCounts);
+
+  bindCompile(m);
 }

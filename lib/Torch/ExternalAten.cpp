@@ -12,7 +12,6 @@
 #include "tilewright/Torch/Generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -180,27 +179,15 @@ private:
   }
 
   c10::IValue readList(const json &a, const c10::TypePtr &element) {
-    if (element->kind() == c10::TypeKind::TensorType) {
-      c10::List<at::Tensor> list;
-      for (const json &item : a)
-        list.push_back(tensor(item));
-      return list;
-    }
-    c10::impl::GenericList list(element->kind() == c10::TypeKind::SymIntType ? c10::TypePtr(c10::IntType::get()) : element);
-    // One number may stand for a list of any length (sum(dim=1)).
-    if (!a.is_array()) {
+    // Symbolic integers have their values by now.
+    bool symbolic = element->kind() == c10::TypeKind::SymIntType;
+    c10::impl::GenericList list(symbolic ? c10::TypePtr(c10::IntType::get()) : element);
+    if (!a.is_array()) { // one number may stand for a list of any length (sum(dim=1))
       list.push_back(read(a, element));
-      return specialised(list, element);
+      return list;
     }
     for (const json &item : a)
       list.push_back(read(item, element));
-    return specialised(list, element);
-  }
-
-  static c10::IValue specialised(const c10::impl::GenericList &list, const c10::TypePtr &element) {
-    if (element->kind() == c10::TypeKind::OptionalType &&
-        element->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::TensorType)
-      return c10::impl::toTypedList<std::optional<at::Tensor>>(list);
     return list;
   }
 };
@@ -260,7 +247,7 @@ torch::jit::Stack arguments(const ParsedCall &call, const ExternalArguments &giv
 void callAten(const ExternalArguments &given) {
   const ParsedCall &call = parsed(given.payload);
   c10::impl::ExcludeDispatchKeyGuard noAutograd(c10::autograd_dispatch_keyset);
-  c10::impl::ExcludeDispatchKeyGuard noViews(c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+  c10::impl::ExcludeDispatchKeyGuard noViews{c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
   c10::impl::ExcludeDispatchKeyGuard noAutocast(c10::autocast_dispatch_keyset);
   torch::jit::Stack stack = arguments(call, given);
   {
