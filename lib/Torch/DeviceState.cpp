@@ -4,6 +4,7 @@
 
 #include "tilewright/Runtime/Allocator.h"
 #include "tilewright/Runtime/Blocking.h"
+#include "tilewright/Runtime/Errors.h"
 
 #include <Python.h>
 #include <c10/util/Exception.h>
@@ -110,6 +111,8 @@ void rethrowForTorch() {
     throw;
   } catch (const OutOfMemory &error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+  } catch (const DataError &error) {
+    TORCH_CHECK_INDEX(false, error.what());
   } catch (const std::out_of_range &error) {
     TORCH_CHECK_INDEX(false, error.what());
   } catch (const std::invalid_argument &error) {

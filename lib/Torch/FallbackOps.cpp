@@ -39,6 +39,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
                            "any.dims_out", "linalg__powsum", "mish_backward", "native_channel_shuffle",
                            "native_group_norm", "native_layer_norm", "silu_backward"})
     m.impl(name, boxedFallback());
+  // Composite, but they call kernels by device type, of which there are none for this one.
+  for (const char *name : {"conj_physical_", "mode.values"})
+    m.impl(name, boxedFallback());
   // Composite, but they choose an algorithm by device, and for this one that would be convolution_overrideable.
   for (const char *name : {"convolution", "_convolution", "convolution_backward"})
     m.impl(name, boxedFallback());
