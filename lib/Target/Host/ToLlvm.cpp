@@ -34,7 +34,14 @@ LogicalResult convertToLlvm(ModuleOp module) {
   populateFuncToLLVMConversionPatterns(converter, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalOp<ModuleOp>();
-  return applyFullConversion(module, target, std::move(patterns));
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  // Block arguments that were converted before their branches leave casts that nobody reads.
+  module.walk([](UnrealizedConversionCastOp cast) {
+    if (cast->use_empty())
+      cast->erase();
+  });
+  return success();
 }
 
 } // namespace tilewright::host
