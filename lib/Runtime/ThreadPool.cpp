@@ -33,7 +33,8 @@ struct alignas(64) Share {
 struct Loop {
   ThreadPool::Body body;
   void *context;
-  int64_t count, grain, chunk; // chunk in grains
+  int64_t count, grain, grains; // grains = count / grain, rounded up
+  int64_t chunk;                // in grains
   Share *shares;
   unsigned slots; // threads that may take part, the caller included
   uint32_t control;
@@ -59,7 +60,8 @@ void takePart(Loop &loop, unsigned slot) {
       if (first >= share.end)
         break;
       int64_t last = std::min(first + loop.chunk, share.end);
-      loop.body(loop.context, first * loop.grain, std::min(last * loop.grain, loop.count), slot);
+      // The last grain may be cut, and as a whole may be past the range of integers.
+      loop.body(loop.context, first * loop.grain, last == loop.grains ? loop.count : last * loop.grain, slot);
     }
   }
 }
@@ -271,6 +273,7 @@ void ThreadPool::parallelFor(int64_t count, int64_t grain, Body body, void *cont
             .context = context,
             .count = count,
             .grain = grain,
+            .grains = grains,
             .chunk = std::max<int64_t>(1, each / kChunksPerShare),
             .shares = shares.get(),
             .slots = slots,

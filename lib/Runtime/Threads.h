@@ -13,10 +13,11 @@ namespace tilewright {
 /// is cut to 15 characters. Throws std::system_error if the system has no more threads.
 std::thread startThread(const std::string &name, std::function<void()> body);
 
-/// How long a thread looks for new work, or for its end, before it parks. Measured on 2 cores of an EPYC (KVM,
-/// bench/runtime): waking a parked thread takes 5-9 us from notify to its first instruction and costs the waker 1.5-2.5
-/// us; a spinning one sees the flag after 0.1-0.3 us. So a gap between two kernels is bridged where it is shorter than
-/// a wake, and no more: a spinning thread takes half of a hyperthread sibling's issue slots.
+/// How long a thread looks for new work, or for its end, before it parks. Measured on 2 cores of an EPYC (KVM;
+/// bench/runtime_overheads.cpp --pin): a spinning thread begins 0.25 us after its work is posted, a parked one 8-20 us
+/// after, and waking it costs the waker 2-7 us. Consecutive kernels of a program are 0.5-2 us apart, which this
+/// bridges; longer gaps are left to the system, since a spinning thread takes half of a hyperthread sibling's issue
+/// slots.
 inline constexpr std::chrono::microseconds kSpin{5};
 
 /// Waits until ready() or for kSpin at most; returns ready().

@@ -19,11 +19,16 @@ public:
   void resize(unsigned threads);
 
   using Body = void (*)(void *context, int64_t begin, int64_t end, unsigned thread);
+
   /// Calls body over [0, count) in chunks of at least `grain` (multiples of it, but for the last); the caller takes
   /// part; static split with stealing. `thread` is 0 .. size()-1 and unique among concurrent bodies of this loop. Runs
   /// inline where count <= grain, and inside another loop's body. Bodies run under the caller's floating-point control
   /// state (MXCSR). An exception of a body ends the loop early and is rethrown here, the first of several. Several
   /// threads may call it at once.
+  ///
+  /// What a loop costs (2 cores of an EPYC, KVM): 3 ns inline; 0.1-0.25 us where workers still spin from the loop before;
+  /// 2-4 us of the caller's time where one must be woken, which begins 8-20 us later. So a grain should be 5 us of work
+  /// or more.
   void parallelFor(int64_t count, int64_t grain, Body body, void *context);
 
   /// The same for a callable (begin, end, thread).
