@@ -1,7 +1,7 @@
 //===- BindCompile.cpp - graphs for Python: compile, call, freeze -------------------------------------------------===//
 
-#include "tilewright/Runtime/CompilerLoader.h"
 #include "tilewright/Runtime/Errors.h"
+#include "tilewright/Runtime/ProgramCache.h"
 #include "tilewright/Torch/Bind.h"
 #include "tilewright/Torch/CompiledGraph.h"
 #include "tilewright/Torch/ExternalAten.h"
@@ -22,16 +22,6 @@ namespace nb = nanobind;
 
 namespace tilewright::npu {
 namespace {
-
-class Stopwatch {
-public:
-  explicit Stopwatch(double &seconds) : seconds(seconds) {}
-  ~Stopwatch() { seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
-
-private:
-  double &seconds;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-};
 
 const at::Tensor &tensorOf(nb::handle object) {
   if (!THPVariable_Check(object.ptr()))
@@ -93,14 +83,13 @@ std::unique_ptr<CompiledGraph> compileGraph(const std::string &graph, size_t arg
   std::shared_ptr<Executable> executable;
   {
     nb::gil_scoped_release nogil;
-    CompileResult compiled;
-    {
-      Stopwatch watch(info.seconds["compile"]);
-      compiled = nativeCompiler().compile(graph, CompileOptions::current().json());
-    }
-    info.report = std::move(compiled.report);
-    Stopwatch watch(info.seconds["load"]);
-    executable = Executable::load(Program::deserialize(compiled.program));
+    auto start = std::chrono::steady_clock::now();
+    CachedProgram found = ProgramCache::instance().get(graph, CompileOptions::current());
+    info.cached = found.origin != CachedProgram::Compiled;
+    info.seconds[info.cached ? "cache" : "compile"] =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    info.report = *found.report;
+    executable = std::move(found.executable);
   }
   return std::make_unique<CompiledGraph>(std::move(executable), arguments, readSources(sources), readResults(results),
                                          std::move(devices), deviceType(device), std::move(info));

@@ -87,9 +87,10 @@ def compile_dynamo_graph(
         keep_inference_input_mutations=True,
     )
     try:
-        return aot(gm, example_inputs)
+        run = aot(gm, example_inputs)
     except UnsupportedError as error:
         shapes.retrace_static(gm, error)
+        shapes.refused()
         raise
     except exceptions_allowed_to_be_fallback as error:
         # Dynamo would take these for a wish to run the graph eagerly.
@@ -97,6 +98,8 @@ def compile_dynamo_graph(
             f"an operator whose result depends on data or that has no shape rule: {error}",
             hint="keep it out of the compiled function (torch.compiler.disable), or register a fake implementation for it",
         ) from error
+    shapes.compiled()
+    return run
 
 
 def _compile(

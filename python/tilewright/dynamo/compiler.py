@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
+from .. import switches
 from ..stats import GraphStats, recorder
 from .errors import InternalError, error_from_report
 from .graph import GraphDescription
@@ -33,10 +35,30 @@ def build(description: GraphDescription, text: str, stats: GraphStats) -> Any:
     stats.report = report
     stats.cached = graph.cached
     stats.islands = list(report.get("islands", []))
-    stats.kernels_built = _count(report.get("kernels_built", 0))
-    stats.kernels_reused = _count(report.get("kernels_reused", 0))
+    kernels = report.get("kernels", {})
+    stats.kernels_built = 0 if graph.cached else int(kernels.get("built", 0))
+    stats.kernels_reused = int(kernels.get("used", 0)) - stats.kernels_built
+    graph._boxed_call = True  # on the object: functools.wraps hands on what stands in __dict__
+    _announce(stats)
     return graph
 
 
-def _count(entry: Any) -> int:
-    return len(entry) if isinstance(entry, list) else int(entry)
+_announced: set[str] = set()
+
+
+def _announce(stats: GraphStats) -> None:
+    """Islands are never silent: one warning per operator and process."""
+    if switches.fallback() != "warn":
+        return
+    for island in stats.islands:
+        op = str(island.get("op"))
+        if op in _announced:
+            continue
+        _announced.add(op)
+        where = f" ({island['source']})" if island.get("source") else ""
+        warnings.warn(
+            f"tilewright: {op} is no native operator of compiled graphs: {island.get('reason')}{where}. PyTorch runs it on the same memory. "
+            "(Said once per operator; TILEWRIGHT_FALLBACK=silent or error, tilewright.explain lists all.)",
+            RuntimeWarning,
+            stacklevel=2,
+        )

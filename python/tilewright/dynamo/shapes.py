@@ -94,17 +94,29 @@ def retrace_static(gm: torch.fx.GraphModule, error: CompileError) -> None:
         entry.excluded_sizes = None
         _static.add(id(entry))
         _kept.append(entry)
-    if str(error) not in _warned:
-        _warned.add(str(error))
-        warnings.warn(
-            f"{error}\n  The graph is compiled with constant sizes instead, once per set of sizes.", RuntimeWarning, stacklevel=2
-        )
+    _pending.append(str(error))
     _restart("symbolic sizes refused")
+
+
+def compiled() -> None:
+    """A graph was compiled. If that is because its sizes are constants now, this is the moment to say so."""
+    while _pending:
+        message = _pending.pop()
+        if message not in _warned:
+            _warned.add(message)
+            text = f"{message}\n  The graph was compiled with constant sizes instead, and will be for each set of sizes."
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def refused() -> None:
+    """A graph was refused for good."""
+    _pending.clear()
 
 
 # Records of frames that are compiled per size. They are kept alive so that the ids stay theirs.
 _static: set[int] = set()
 _kept: list[Any] = []
+_pending: list[str] = []
 _warned: set[str] = set()
 
 

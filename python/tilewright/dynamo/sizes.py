@@ -61,8 +61,8 @@ class SizeWriter:
                 if isinstance(bounds.upper, sympy.Integer) and int(bounds.upper) < _UNBOUNDED:
                     entry["max"] = int(bounds.upper)
             hint = self._shape_env.backed_var_to_val.get(symbol)
-            if hint is not None:
-                entry["hint"] = int(hint)
+            if hint is not None:  # roughly: the text is the key of the program cache, and models see many sizes
+                entry["hint"] = 1 << max(int(hint) - 1, 0).bit_length()
             self.symbols.append(entry)
         return f"s{self._numbers[symbol]}"
 
