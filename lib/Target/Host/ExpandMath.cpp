@@ -6,6 +6,7 @@
 //===--------------------------------------------------------------------------------------------------------------===//
 
 #include "MathFunctions.h"
+#include "tilewright/Dialect/Tile/IR/TileDialect.h"
 #include "tilewright/Target/Host/Lowering.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -169,6 +170,11 @@ static Value expandF32(MathEmitter &m, Operation *op) {
       .Case([&](math::AcosOp) { return emitAcos(m, x()); })
       .Case([&](math::AtanOp) { return emitAtan(m, x()); })
       .Case([&](math::Atan2Op) { return emitAtan2(m, x(), y()); })
+      .Case([&](tile::MathOp f) {
+        if (f.getFunction() == tile::Function::Erfc)
+          return emitErfc(m, x());
+        return m.narrow(callLibm(m, stringifyFunction(f.getFunction()), m.widen(x())));
+      })
       .Case([&](math::CbrtOp) { return m.narrow(callLibm(m, "cbrt", m.widen(x()))); })
       .Case([&](math::FmaOp f) { return m.target.fma ? Value() : emitFma(m, x(), y(), f.getC()); })
       .Case([&](arith::RemFOp) { return emitFmod(m, x(), y()); })
@@ -176,10 +182,9 @@ static Value expandF32(MathEmitter &m, Operation *op) {
 }
 
 /// Double precision is libm's.
-static StringRef libmName(Operation *op, const HostTarget &target) {
-  if (isa<math::FmaOp>(op))
-    return target.fma ? "" : "fma";
+static StringRef libmName(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
+      .Case<tile::MathOp>([](tile::MathOp f) { return stringifyFunction(f.getFunction()); })
       .Case<math::ExpOp>([](auto) { return "exp"; })
       .Case<math::Exp2Op>([](auto) { return "exp2"; })
       .Case<math::ExpM1Op>([](auto) { return "expm1"; })
@@ -207,21 +212,25 @@ static StringRef libmName(Operation *op, const HostTarget &target) {
       .Default(StringRef());
 }
 
-static void expand(Operation *op, const HostTarget &target) {
+static LogicalResult expand(Operation *op, const HostTarget &target) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0)
-    return;
+    return success();
   ImplicitLocOpBuilder b(op->getLoc(), op);
   MathEmitter m(b, target, op->getResult(0).getType());
   Value result = expandAnyFloat(m, op);
   if (!result && elementOf(op->getResult(0)).isF32())
     result = expandF32(m, op);
   if (!result && elementOf(op->getResult(0)).isF64())
-    if (StringRef name = libmName(op, target); !name.empty())
+    if (StringRef name = libmName(op); !name.empty())
       result = callLibm(m, name, op->getOperands());
+  if (!result && isa<math::FmaOp>(op) && !target.fma)
+    return op->emitOpError() << "on f64 needs the instruction, which CPU level " << target.level
+                             << " lacks: multiply and add, or use f32";
   if (!result)
-    return;
+    return success();
   op->getResult(0).replaceAllUsesWith(result);
   op->erase();
+  return success();
 }
 
 LogicalResult expandMath(Operation *root, const HostTarget &target) {
@@ -229,7 +238,7 @@ LogicalResult expandMath(Operation *root, const HostTarget &target) {
   auto collect = [&] {
     SmallVector<Operation *> found;
     root->walk([&](Operation *op) {
-      if (isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))
+      if (isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) || isa<tile::MathOp>(op))
         found.push_back(op);
     });
     return found;
@@ -241,7 +250,8 @@ LogicalResult expandMath(Operation *root, const HostTarget &target) {
       computeInFloat(op);
   }
   for (Operation *op : collect())
-    expand(op, target);
+    if (failed(expand(op, target)))
+      return failure();
   if (halves)
     moveHalvesAsIntegers(root);
   return success();

@@ -7,11 +7,11 @@ using namespace mlir;
 
 namespace tilewright::host {
 
-/// |x| < 1: x P(x^2). Else 1 - e^(-x Q(x)) with Q fitted to -log(erfc(x)) / x: the error of the exponential is that of erfc, which is small
+/// |x| < 1: x + x P(x^2). Else 1 - e^(-x Q(x)) with Q fitted to -log(erfc(x)) / x: the error of the exponential is that of erfc, which is small
 /// against 1. From 4 on erf is 1 in f32.
 Value emitErf(MathEmitter &m, Value x) {
   Value a = m.abs(x);
-  Value near = m.mul(a, m.polynomial(m.mul(a, a), coefficients::erfNearF32));
+  Value near = m.mulAdd(a, m.polynomial(m.mul(a, a), coefficients::erfNearF32), a);
   Value top = m.f(4.0);
   Value bounded = m.select(m.greater(a, top), top, a);
   Value exponent = m.mul(bounded, m.polynomial(bounded, coefficients::erfFarF32));

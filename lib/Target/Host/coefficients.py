@@ -96,9 +96,9 @@ def main() -> None:
         lambda u: (mp.tanh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u if u else -mp.mpf(1) / 3,
         lambda u: u * mp.sqrt(u) / mp.tanh(mp.sqrt(u)) if u else mp.mpf(0), 0, 0.65**2, 5, True)
 
-    # erf: x P(x^2) near zero, else 1 - exp(-x Q(x)) up to where it is 1.
-    fit("erfNearF32", "erf(x) / x as a polynomial of x^2, |x| <= 1; error relative to erf(x)",
-        lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) if u else 2 / mp.sqrt(mp.pi),
+    # erf: x + x P(x^2) near zero, else 1 - exp(-x Q(x)) up to where it is 1.
+    fit("erfNearF32", "erf(x) / x - 1 as a polynomial of x^2, |x| <= 1; error relative to erf(x)",
+        lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1 if u else 2 / mp.sqrt(mp.pi) - 1,
         lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)) if u else mp.sqrt(mp.pi) / 2, 0, 1.002, 6, True)
     fit("erfFarF32", "-log(erfc(x)) / x as a polynomial of x, 1 <= x <= 4; error relative to erf(x)",
         lambda x: -mp.log(mp.erfc(x)) / x, lambda x: x * mp.erfc(x) / mp.erf(x), 0.998, 4.0, 6, True)

@@ -65,6 +65,17 @@ def Tile_ReduceKindAttr : EnumAttr<Tile_Dialect, Tile_ReduceKind, "reduce_kind">
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Tile_Function : I32EnumAttr<"Function", "a function that math lacks", [
+  I32EnumAttrCase<"Erfc", 0, "erfc">,
+  I32EnumAttrCase<"Lgamma", 1, "lgamma">,
+  I32EnumAttrCase<"Tgamma", 2, "tgamma">]> {
+  let cppNamespace = "::tilewright::tile";
+  let genSpecializedAttr = 0;
+}
+def Tile_FunctionAttr : EnumAttr<Tile_Dialect, Tile_Function, "function"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
 class Tile_Op<string opMnemonic, list<Trait> traits = []> : Op<Tile_Dialect, opMnemonic, traits>;
 
 #endif

@@ -244,6 +244,14 @@ def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Tile_MathOp : Tile_Op<"math", [Pure, SameOperandsAndResultType, Elementwise, Scalarizable, Vectorizable, Tensorizable]> {
+  let summary = "An elementary function that the math dialect lacks, element by element";
+  let description = "`%y = tile.math <erfc> %x : tensor<16xf32>`: erfc, lgamma (log |gamma(x)|), tgamma.";
+  let arguments = (ins Tile_FunctionAttr:$function, FloatLike:$operand);
+  let results = (outs FloatLike:$result);
+  let assemblyFormat = "$function $operand attr-dict `:` type($result)";
+}
+
 include "tilewright/Dialect/Tile/IR/TileContractOps.td"
 
 #endif
