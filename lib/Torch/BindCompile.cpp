@@ -1,6 +1,7 @@
 //===- BindCompile.cpp - graphs for Python: compile, call, freeze -------------------------------------------------===//
 
 #include "tilewright/Runtime/Errors.h"
+#include "tilewright/Runtime/PackedWeights.h"
 #include "tilewright/Runtime/ProgramCache.h"
 #include "tilewright/Torch/Bind.h"
 #include "tilewright/Torch/CompiledGraph.h"
@@ -147,6 +148,11 @@ void bindCompile(nb::module_ &m) {
       nb::arg("graph"), nb::arg("arguments"), nb::arg("sources"), nb::arg("results"), nb::arg("output_devices"),
       nb::arg("device"), "Compiles a graph description (docs/graph-format.md). Raises CompileFailure.");
 
+  m.def("packed_weight_stats", [] {
+    PackedWeightStats stats = packedWeightStats();
+    return std::map<std::string, uint64_t>{
+        {"count", stats.count}, {"bytes", stats.bytes}, {"hits", stats.hits}, {"packed", stats.packed}};
+  });
   m.def("freeze_tensor", [](nb::handle tensor) { freezeStorage(tensorOf(tensor)); });
   m.def("thaw_tensor", [](nb::handle tensor) { return thawStorage(tensorOf(tensor)); });
   m.def("is_frozen", [](nb::handle tensor) { return isFrozen(tensorOf(tensor)); });

@@ -15,7 +15,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 #: Names that come with their module at first use: name -> module.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    "CompileError": "tilewright.dynamo.errors",
+    "InternalError": "tilewright.dynamo.errors",
+    "UnsupportedError": "tilewright.dynamo.errors",
+    "compile_stats": "tilewright.stats",
+    "explain": "tilewright.explanation",
+    "freeze": "tilewright.freezing",
+    "is_frozen": "tilewright.freezing",
+    "reset_compile_stats": "tilewright.stats",
+    "unfreeze": "tilewright.freezing",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -44,6 +44,9 @@ def on_import() -> None:
     if _failure is not None:
         raise DeviceUnavailableError(_failure)
     _register()
+    from . import dynamo
+
+    dynamo.register()  # the compiler works on cpu tensors where the device stands back, too
 
 
 def _register() -> None:
