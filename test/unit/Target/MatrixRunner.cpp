@@ -53,6 +53,7 @@ void CompiledKernel::load(host::ObjectCode code) {
   object = loadObject(code.bytes, code.symbol);
   function = object->function(code.symbol);
   assembly = std::move(code.assembly);
+  phases = std::move(code.phases);
 }
 
 void CompiledKernel::run(std::vector<void *> buffers, std::vector<int64_t> ints, int64_t begin, int64_t end,

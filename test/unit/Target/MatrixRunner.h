@@ -45,11 +45,12 @@ public:
 
   std::string assembly;
   double seconds = 0; // lowering and code generation
+  std::vector<host::Phase> phases;
+  KernelFunction function = nullptr;
 
 private:
   void load(host::ObjectCode code);
   std::shared_ptr<const LoadedObject> object;
-  KernelFunction function = nullptr;
 };
 
 /// Levels that this machine can run, lowest first.
