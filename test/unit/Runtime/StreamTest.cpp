@@ -221,6 +221,7 @@ TEST(Stream, DestructionDrains) {
 
 TEST(Stream, BlockingHooksSurroundParkedWaits) {
   static std::atomic<int> entered{0}, left{0};
+  entered = left = 0;
   setBlockingHooks({[]() -> void * {
                       entered++;
                       return &entered;
