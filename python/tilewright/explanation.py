@@ -27,7 +27,9 @@ class GraphExplanation:
     report: dict[str, Any]  # everything the compiler said
 
     def __str__(self) -> str:
-        lines = [f"{self.name} ({self.kind}) on {self.device}: {self.operators} operators, {self.symbols} symbolic sizes"]
+        lines = [
+            f"{self.name} ({self.kind}) on {self.device}: {self.operators} operators, {self.symbols} symbolic sizes"
+        ]
         lines.append(f"  {len(self.groups)} groups; kernels: {self.kernels_built} built, {self.kernels_reused} reused")
         lines += [f"    {_line(group)}" for group in self.groups]
         if self.islands:
@@ -38,7 +40,9 @@ class GraphExplanation:
         else:
             lines.append("  no islands: everything is native")
         if self.memory:
-            lines.append("  memory: " + ", ".join(f"{k.removesuffix('_bytes')} {v:,} bytes" for k, v in self.memory.items()))
+            lines.append(
+                "  memory: " + ", ".join(f"{k.removesuffix('_bytes')} {v:,} bytes" for k, v in self.memory.items())
+            )
         return "\n".join(lines)
 
 

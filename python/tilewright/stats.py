@@ -96,7 +96,9 @@ class CompileStats:
         lines.append(f"kernels: {self.kernels_built} built, {self.kernels_reused} reused")
         lines.append(f"graphs: {len(self.graphs)}")
         for g in self.graphs:
-            what = f"{g.nodes} operators, {g.symbols} symbolic sizes, {len(g.islands)} islands" + (", cached" if g.cached else "")
+            what = f"{g.nodes} operators, {g.symbols} symbolic sizes, {len(g.islands)} islands" + (
+                ", cached" if g.cached else ""
+            )
             lines.append(f"  [{g.compile_id}] {g.name} ({g.kind}, {g.device}): {what}, {sum(g.seconds.values()):.3f} s")
         if self.recompiles:
             lines.append("recompiles:")

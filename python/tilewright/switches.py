@@ -97,7 +97,9 @@ def check() -> None:
             _reported.add(name)
             close = difflib.get_close_matches(name, SWITCHES, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            warnings.warn(f"tilewright: {name} is no switch{hint} (docs/switches.md lists them)", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"tilewright: {name} is no switch{hint} (docs/switches.md lists them)", RuntimeWarning, stacklevel=3
+            )
 
 
 def _known(name: str) -> str:

@@ -47,7 +47,7 @@ class Interpreter:
         if isinstance(text, int):
             return text
         assert re.fullmatch(r"[s0-9+\-*/%(), minax]+", text), text
-        return int(eval(text, {"__builtins__": {}, "min": min, "max": max}, self.symbols))  # noqa: S307
+        return int(eval(text, {"__builtins__": {}, "min": min, "max": max}, self.symbols))
 
     def _bind(self, inputs: Sequence[Any]) -> None:
         self.symbols = {}
@@ -121,7 +121,9 @@ class InterpretedGraph:
         description = self.description
         assert len(arguments) == description.arguments
         with torch.no_grad():
-            inputs = [source if isinstance(source, torch.Tensor) else arguments[source] for source in description.inputs]
+            inputs = [
+                source if isinstance(source, torch.Tensor) else arguments[source] for source in description.inputs
+            ]
             results = self.interpreter.run(inputs)
         arguments.clear()
         outputs: list[Any] = []

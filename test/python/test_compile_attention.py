@@ -35,7 +35,11 @@ def fresh():
 def qkv(batch=2, heads=4, length=9, size=16, keys=None, kv_heads=None, dtype=torch.float32):
     keys, kv_heads = keys or length, kv_heads or heads
     q = torch.randn(batch, heads, length, size, dtype=dtype)
-    return q, torch.randn(batch, kv_heads, keys, size, dtype=dtype), torch.randn(batch, kv_heads, keys, size, dtype=dtype)
+    return (
+        q,
+        torch.randn(batch, kv_heads, keys, size, dtype=dtype),
+        torch.randn(batch, kv_heads, keys, size, dtype=dtype),
+    )
 
 
 CASES = {
@@ -113,7 +117,9 @@ def test_autocast_computes_in_low_precision():
 @pytest.mark.parametrize("mask", ["none", "positions", "keys", "both"])
 def test_encoder_layer_is_taken_apart_in_inference(norm_first, mask):
     recorder = Recorder()
-    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu", norm_first=norm_first).eval()
+    layer = torch.nn.TransformerEncoderLayer(
+        16, 2, 32, batch_first=True, activation="gelu", norm_first=norm_first
+    ).eval()
     options = {}
     if mask in ("positions", "both"):
         options["src_mask"] = torch.triu(torch.ones(6, 6, dtype=torch.bool), 1)
@@ -137,7 +143,9 @@ def test_multi_head_attention_module(need_weights):
         module.train(trained)
         with torch.set_grad_enabled(trained):
             expected, weights = module(x, x, x, need_weights=need_weights)
-            result, compiled_weights = torch.compile(lambda x: module(x, x, x, need_weights=need_weights), backend=recorder)(x)
+            result, compiled_weights = torch.compile(
+                lambda x: module(x, x, x, need_weights=need_weights), backend=recorder
+            )(x)
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(compiled_weights, weights, rtol=1e-4, atol=1e-5)
     assert not any("flash" in op for op in recorder.operators)

@@ -44,7 +44,13 @@ def test_message_survives_dynamo_and_names_operator_line_and_remedy():
 
 
 def test_error_of_the_compiler_becomes_an_exception_of_its_kind():
-    report = {"kind": "unsupported", "op": "aten.foo.default", "source": "m.py:1 in f: foo(x)", "message": "no", "hint": "do"}
+    report = {
+        "kind": "unsupported",
+        "op": "aten.foo.default",
+        "source": "m.py:1 in f: foo(x)",
+        "message": "no",
+        "hint": "do",
+    }
     error = error_from_report(report)
     assert isinstance(error, UnsupportedError) and (error.op, error.source, error.hint) == (
         "aten.foo.default",

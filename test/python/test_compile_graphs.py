@@ -56,9 +56,12 @@ def compare(fn, *args, backend=INTERPRETED, rtol=1e-5, atol=1e-6, **options):
 def test_mlp(recorder):
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8), nn.Softmax(-1)).eval()
     compare(model, torch.randn(5, 16), backend=recorder)
-    assert {"aten.addmm.default", "aten.gelu.default", "aten.native_layer_norm.default", "aten._softmax.default"} <= set(
-        recorder.operators
-    )
+    assert {
+        "aten.addmm.default",
+        "aten.gelu.default",
+        "aten.native_layer_norm.default",
+        "aten._softmax.default",
+    } <= set(recorder.operators)
 
 
 def test_parameters_are_told_from_inputs(recorder):
@@ -80,7 +83,12 @@ def test_source_lines_name_the_users_code(recorder):
 
 def test_convolution_network_reaches_the_graph_as_operators(recorder):
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, 10)
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 16, 10),
     ).eval()
     compare(model, torch.randn(2, 3, 8, 8), backend=recorder)
     assert "aten.convolution.default" in recorder.operators
@@ -179,7 +187,9 @@ def train(model, data, compiled, steps=4, optimiser=torch.optim.AdamW):
 def test_training_gives_the_losses_of_eager():
     def model():
         torch.manual_seed(1)
-        return nn.Sequential(nn.Embedding(20, 16), nn.Flatten(), nn.Linear(80, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 5))
+        return nn.Sequential(
+            nn.Embedding(20, 16), nn.Flatten(), nn.Linear(80, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 5)
+        )
 
     data = [(torch.randint(0, 20, (b, 5)), torch.randint(0, 5, (b,))) for b in (8, 8, 3, 1)]
     torch.testing.assert_close(train(model(), data, True), train(model(), data, False), rtol=1e-4, atol=1e-5)

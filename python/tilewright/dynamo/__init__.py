@@ -16,7 +16,9 @@ from .lazy import register
 __all__ = ["CompileError", "InternalError", "UnsupportedError", "backend", "register"]
 
 
-def backend(gm: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None) -> Callable[..., Any]:
+def backend(
+    gm: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
     """Compiles one of Dynamo's graphs, forward and backward. See docs/compile.md for the options.
 
     Raises CompileError (Dynamo wraps it in BackendCompilerFailed) naming operator, source line and what to do.

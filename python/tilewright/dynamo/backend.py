@@ -146,5 +146,7 @@ def _roles(graph: torch.fx.GraphModule, kind: str) -> dict[int, str]:
     return {
         i: "parameter"
         for i, name in enumerate(names)
-        if name.startswith("primals_") and name[len("primals_") :].isdigit() and int(name[len("primals_") :]) - 1 in static
+        if name.startswith("primals_")
+        and name[len("primals_") :].isdigit()
+        and int(name[len("primals_") :]) - 1 in static
     }

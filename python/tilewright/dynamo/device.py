@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo.device_interface import DeviceInterface, caching_worker_current_devices, register_interface_for_device
+from torch._dynamo.device_interface import (
+    DeviceInterface,
+    caching_worker_current_devices,
+    register_interface_for_device,
+)
 
 
 class NpuInterface(DeviceInterface):
@@ -84,7 +88,9 @@ class NpuInterface(DeviceInterface):
 
     @staticmethod
     def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
-        torch.accelerator.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+        torch.accelerator.set_stream(
+            torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+        )
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:

@@ -12,7 +12,9 @@ class CompileError(RuntimeError):
 
     kind = "error"
 
-    def __init__(self, message: str, *, op: str | None = None, source: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, op: str | None = None, source: str | None = None, hint: str | None = None
+    ) -> None:
         self.op, self.source, self.hint = op, source, hint
         lines = [f"tilewright: {message}"]
         if op:
@@ -45,5 +47,7 @@ def error_from_report(report: dict[str, object]) -> CompileError:
         return UnsupportedError(message, **fields)
     if kind == "invalid":
         return CompileError(message, **fields)
-    fields.setdefault("hint", "this is a bug of Tilewright: please report it with the graph (TILEWRIGHT_DUMP=directory)")
+    fields.setdefault(
+        "hint", "this is a bug of Tilewright: please report it with the graph (TILEWRIGHT_DUMP=directory)"
+    )
     return InternalError(message, **fields)

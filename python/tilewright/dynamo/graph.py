@@ -31,11 +31,13 @@ _SYNONYMS: dict[str, tuple[str, dict[int, str]]] = {
 # Assertions on metadata, which tracing has settled.
 _SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
 # Assertions on sizes: Dynamo's guards have checked them where they are about backed symbols.
-_SIZE_ASSERTIONS = frozenset({
-    "aten._assert_scalar.default",
-    "aten.sym_constrain_range.default",
-    "aten.sym_constrain_range_for_size.default",
-})
+_SIZE_ASSERTIONS = frozenset(
+    {
+        "aten._assert_scalar.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
 
 
 @dataclass
@@ -69,7 +71,7 @@ class _GraphWriter:
     def __init__(self, gm: torch.fx.GraphModule, name: str, roles: dict[int, str]) -> None:
         self.gm, self.name, self.roles = gm, name, roles
         self.sizes = SizeWriter()
-        self.values: dict[torch.fx.Node, Any] = {}  # value number, or a list of them for several results
+        self.values: dict[Any, Any] = {}  # value number, or a list of them for several results
         self.count = 0
         self.inputs: list[dict[str, Any]] = []
         self.sources: list[int | torch.Tensor] = []
@@ -114,12 +116,18 @@ class _GraphWriter:
                 self.values[node] = self._add_input({"kind": "float", "name": node.name}, position)
         elif isinstance(value, torch.SymBool):
             raise UnsupportedError(
-                f"argument {node.name} is a symbolic bool", hint="pass a Python bool, for which Dynamo makes one graph per value"
+                f"argument {node.name} is a symbolic bool",
+                hint="pass a Python bool, for which Dynamo makes one graph per value",
             )
         # Others (None, numbers that Dynamo specialised on, random states that nobody reads) are no input of the program.
 
     def _tensor_input(self, node: torch.fx.Node, value: torch.Tensor, source: int | torch.Tensor, role: str) -> None:
-        entry = {"kind": "tensor", **self._located(node, lambda n: self._tensor(value)), "name": node.name, "role": role}
+        entry = {
+            "kind": "tensor",
+            **self._located(node, lambda n: self._tensor(value)),
+            "name": node.name,
+            "role": role,
+        }
         self.devices.add(value.device.type)
         self.values[node] = self._add_input(entry, source)
 
@@ -151,10 +159,10 @@ class _GraphWriter:
         value = node.meta.get("val")
         if target is operator.getitem:
             container, index = node.args
-            entry = self.values.get(container)
-            if not isinstance(entry, list):
+            results = self.values.get(container)
+            if not isinstance(results, list):
                 raise InternalError(f"getitem of {container}, which has one result")
-            self.values[node] = entry[index]
+            self.values[node] = results[index]
             return
         if isinstance(value, _SYMBOLIC):
             return  # uses take the expression; what cannot be said is refused there
@@ -215,7 +223,9 @@ class _GraphWriter:
         condition = node.args[0]
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
         if isinstance(value, torch.Tensor):
-            raise UnsupportedError("an assertion on the value of a tensor", hint="check it outside the compiled function")
+            raise UnsupportedError(
+                "an assertion on the value of a tensor", hint="check it outside the compiled function"
+            )
         if isinstance(value, _SYMBOLIC):
             from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -236,10 +246,13 @@ class _GraphWriter:
     def _tensor(self, value: torch.Tensor) -> dict[str, Any]:
         if value.layout is not torch.strided or value.is_nested or value.is_quantized:
             kind = "nested" if value.is_nested else "quantised" if value.is_quantized else str(value.layout)
-            raise UnsupportedError(f"a {kind} tensor", hint="use dense strided tensors, or keep it out of the compiled function")
+            raise UnsupportedError(
+                f"a {kind} tensor", hint="use dense strided tensors, or keep it out of the compiled function"
+            )
         if value.device.type not in _DEVICES:
             raise UnsupportedError(
-                f"a tensor on device {value.device}", hint="move model and inputs to the device npu or cpu before compiling"
+                f"a tensor on device {value.device}",
+                hint="move model and inputs to the device npu or cpu before compiling",
             )
         dtype = DTYPE_NAMES.get(value.dtype)
         if dtype is None:

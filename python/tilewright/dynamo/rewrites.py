@@ -48,7 +48,12 @@ def _self_attention(
     x: Tensor, heads: int, qkv_weight: Tensor, qkv_bias: Tensor | None, mask: Tensor | None, mask_type: int | None
 ) -> Tensor:
     batch, length, features = x.shape
-    q, k, v = F.linear(x, qkv_weight, qkv_bias).view(batch, length, 3, heads, features // heads).permute(2, 0, 3, 1, 4).unbind(0)
+    q, k, v = (
+        F.linear(x, qkv_weight, qkv_bias)
+        .view(batch, length, 3, heads, features // heads)
+        .permute(2, 0, 3, 1, 4)
+        .unbind(0)
+    )
     out = torch.ops.tilewright.sdpa.default(q, k, v, _attention_mask(mask, mask_type))
     return out.transpose(1, 2).reshape(batch, length, features)
 

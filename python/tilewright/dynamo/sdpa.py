@@ -92,7 +92,9 @@ def _autograd(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 
 def _autocast(device: str):
-    def cast_and_call(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    def cast_and_call(
+        query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+    ):
         dtype = torch.get_autocast_dtype(device)
 
         def cast(t: Tensor | None) -> Tensor | None:

@@ -84,7 +84,11 @@ def prepare(gm: torch.fx.GraphModule, *, training: bool, dynamic_first: bool) ->
 def retrace_static(gm: torch.fx.GraphModule, error: CompileError) -> None:
     """A graph with symbolic sizes was refused: raises RetraceFrame with constant ones where that can help, else returns."""
     inputs = tensor_inputs(gm)
-    if not config.automatic_dynamic_shapes or not config.assume_static_by_default or not any(i.symbolic for i in inputs):
+    if (
+        not config.automatic_dynamic_shapes
+        or not config.assume_static_by_default
+        or not any(i.symbolic for i in inputs)
+    ):
         return
     entries = [(entry, i) for i in inputs for entry in _entries(i, symbolic=True)]
     if not entries:
@@ -104,7 +108,9 @@ def compiled() -> None:
         message = _pending.pop()
         if message not in _warned:
             _warned.add(message)
-            text = f"{message}\n  The graph was compiled with constant sizes instead, and will be for each set of sizes."
+            text = (
+                f"{message}\n  The graph was compiled with constant sizes instead, and will be for each set of sizes."
+            )
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
@@ -131,7 +137,9 @@ def _entries(tensor: TensorInput, symbolic: bool = False) -> list[Any]:
         entry = state.automatic_dynamic.get(tensor.name) if tensor.name in state.automatic_dynamic else None
         if entry is None or not isinstance(entry.size, tuple) or len(entry.size) != len(tensor.sizes):
             continue
-        same = all(have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True))
+        same = all(
+            have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True)
+        )
         if same and (symbolic or any(type(s) is int for s in entry.size)):
             found.append(entry)
     return found

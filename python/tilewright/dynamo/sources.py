@@ -12,7 +12,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 def source_of(node: torch.fx.Node) -> str | None:
-    """"file.py:12 in forward: code" of the innermost frame outside PyTorch, `None` where nothing was recorded."""
+    """ "file.py:12 in forward: code" of the innermost frame outside PyTorch, `None` where nothing was recorded."""
     return source_of_trace(node.meta.get("stack_trace"))
 
 
