@@ -181,7 +181,8 @@ private:
 
   /// The value in a buffer of its own, from its first element on, with the wanted strides.
   Tensor ownMemory(Builder &builder, Tensor t, const Sizes *wanted, std::set<loop::BufferId> &taken) {
-    const Sizes strides = wanted ? *wanted : loop::contiguousStrides(t.sizes);
+    // Not described: what the entry gives, which is what PyTorch's rules give.
+    const Sizes strides = wanted ? *wanted : isNonOverlappingAndDense(t) ? t.strides : loop::contiguousStrides(t.sizes);
     bool fits = !isInput(t) && t.offset.isConstant(0) && isNonOverlappingAndDense(t) &&
                 state.module.buffers[t.buffer].elements == loop::productOf(t.sizes) && !taken.contains(t.buffer);
     const bool empty = std::any_of(t.sizes.begin(), t.sizes.end(), [](const SizeExpr &s) { return s.isConstant(0); });

@@ -2,25 +2,15 @@
 #include "Module.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace tilewright::importer {
 
 ModuleState::ModuleState(const graph::Graph &graph) : graph(graph) {
   const size_t count = graph.symbols.size();
-  // What is the size of a tensor is not negative, whether or not the description says so.
-  std::vector<bool> isSize(count);
-  for (const graph::Input &input : graph.inputs)
-    for (const SizeExpr &size : input.sizes)
-      for (size_t i = 0; i < count; ++i)
-        if (size == SizeExpr::symbol(i))
-          isSize[i] = true;
   module.name = graph.name;
   module.symbolCount = static_cast<uint32_t>(count);
   for (size_t i = 0; i < count; ++i) {
-    int64_t low = graph.symbols[i].min.value_or(isSize[i] ? 0 : std::numeric_limits<int64_t>::min());
-    if (isSize[i])
-      low = std::max<int64_t>(low, 0);
+    const int64_t low = graph.symbols[i].min.value_or(0); // symbols are sizes, unless the description says otherwise
     module.symbolMin.push_back(low);
     nonNegative.push_back(low >= 0);
     shifted.push_back(SizeExpr::symbol(i) + std::max<int64_t>(low, 0));

@@ -2,10 +2,15 @@
 //
 // tilewright-ops                   the operators that have an entry, one a line
 // tilewright-ops --literals        the same as C++ string literals, for inclusion in an array
-// tilewright-ops --results [FILE]  imports graph descriptions, one JSON a line, and prints for each one line of JSON: the
-//                                  results with dtype, sizes and strides, the checks, and which operators became islands
+// tilewright-ops --results [FILE]  imports graph descriptions, one JSON a line, and prints for each one line of JSON:
+// the
+//                                  results with dtype, sizes and strides, the checks, and which operators became
+//                                  islands. A line {"graph": ..., "symbols": [...], "inputs": [files], "outputs":
+//                                  [files]} is also interpreted: inputs are read from, outputs and mutated inputs
+//                                  written to raw files
 //
 //===----------------------------------------------------------------------===//
+#include "LoopInterpreter.h"
 #include "tilewright/Import/Importer.h"
 
 #include <nlohmann/json.hpp>
@@ -28,10 +33,32 @@ static Json texts(const std::vector<SizeExpr> &values) {
   return list;
 }
 
-static Json results(const std::string &description) {
+static loop::Bytes readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return loop::Bytes(std::istreambuf_iterator<char>(file), {});
+}
+
+static void writeFile(const std::string &path, const loop::Bytes &bytes) {
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+}
+
+static void run(const loop::Module &module, const Json &request) {
+  std::vector<loop::Bytes> inputs;
+  for (const std::string path : request.at("inputs"))
+    inputs.push_back(readFile(path));
+  std::vector<loop::Bytes> outputs = loop::interpret(module, inputs, request.at("symbols").get<std::vector<int64_t>>());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    writeFile(request.at("outputs").at(i), outputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    writeFile(request.at("inputs").at(i), inputs[i]);
+}
+
+static Json results(const std::string &line) {
   Json report;
   try {
-    const loop::Module module = importer::importGraph(graph::Graph::parse(description));
+    const Json request = Json::parse(line);
+    const bool interprets = request.contains("graph");
+    const loop::Module module = importer::importGraph(graph::Graph::parse(interprets ? request["graph"].dump() : line));
     report["results"] = Json::array();
     for (const loop::Output &output : module.outputs) {
       const loop::Tensor &t = output.tensor;
@@ -45,10 +72,15 @@ static Json results(const std::string &description) {
     for (const loop::Nest &nest : module.nests)
       if (nest.kind == loop::Nest::External)
         report["islands"].push_back({{"op", nest.op}, {"reason", nest.reason}});
+    if (interprets && report["islands"].empty())
+      run(module, request);
   } catch (const importer::ImportError &error) {
     report = {{"error", error.kind}, {"op", error.op}, {"message", error.what()}};
   } catch (const graph::FormatError &error) {
     report = {{"error", "format"}, {"message", error.what()}};
+  } catch (const std::runtime_error &error) {
+    report["error"] = "run";
+    report["message"] = error.what();
   }
   return report;
 }
@@ -56,7 +88,7 @@ static Json results(const std::string &description) {
 static int printResults(std::istream &in) {
   for (std::string line; std::getline(in, line);)
     if (!line.empty())
-      std::cout << results(line).dump() << "\n";
+      std::cout << results(line).dump() << std::endl;
   return 0;
 }
 

@@ -55,7 +55,7 @@ struct Arg {
 
 struct Symbol {
   std::string name;
-  std::optional<int64_t> min, max; // bounds, if known; an `int` input may be negative
+  std::optional<int64_t> min, max; // bounds, if known; without a minimum it is a size: not negative
   std::optional<int64_t> hint;     // the value at the call that made the graph
 };
 

@@ -174,7 +174,7 @@ Results constantPad(Builder &b) {
     b.require(loop::Check::LessEqual, 0, sizes[d], "The input size plus negative padding resulted in a negative size");
     // Negative padding cuts the input instead.
     const SizeExpr cut = b.maxOf(0 - low, 0), cutEnd = b.maxOf(0 - high, 0);
-    self = narrow(std::move(self), d, cut, self.sizes[d] - cut - cutEnd);
+    self = narrow(self, d, cut, self.sizes[d] - cut - cutEnd);
     before[d] = b.maxOf(low, 0);
   }
   const Tensor out = b.allocate(self.dtype, sizes, nullptr, true);

@@ -73,7 +73,7 @@ Results addmm(Builder &b, unsigned rank, const char *lhs, const char *rhs) {
 
 Tensor matrixTimesVector(Builder &b, const Tensor &matrix, const Tensor &vector) {
   Tensor result = product(b, matrix, unsqueeze(vector, 1));
-  return dropDimension(std::move(result), result.rank() - 1);
+  return dropDimension(result, result.rank() - 1);
 }
 
 Results mv(Builder &b) {

@@ -119,7 +119,7 @@ Results rmsNorm(Builder &b) {
 /// A [channels] tensor beside an input [batch, channels, ...].
 Tensor perChannel(Tensor t, unsigned rank) {
   for (unsigned d = 2; d < rank; ++d)
-    t = unsqueeze(std::move(t), t.rank());
+    t = unsqueeze(t, t.rank());
   return t;
 }
 
