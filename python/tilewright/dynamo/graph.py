@@ -158,11 +158,12 @@ class _GraphWriter:
         target = node.target
         value = node.meta.get("val")
         if target is operator.getitem:
-            container, index = node.args
-            results = self.values.get(container)
-            if not isinstance(results, list):
+            container: Any = node.args[0]
+            index: Any = node.args[1]
+            numbers = self.values.get(container)
+            if not isinstance(numbers, list):
                 raise InternalError(f"getitem of {container}, which has one result")
-            self.values[node] = results[index]
+            self.values[node] = numbers[index]
             return
         if isinstance(value, _SYMBOLIC):
             return  # uses take the expression; what cannot be said is refused there
@@ -198,17 +199,18 @@ class _GraphWriter:
         if keywords:
             entry["kwargs"] = {key: self._argument(a) for key, a in keywords.items() if a is not None}
         several = isinstance(value, (tuple, list))
-        outputs = [self._result(v) for v in (value if several else [] if value is None else [value])]
+        results: list[Any] = list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]
+        outputs = [self._result(v) for v in results]
         entry["outputs"] = outputs
         source = source_of(node)
         if source:
             entry["source"] = source
-        numbers = list(range(self.count, self.count + len(outputs)))
+        first = self.count
         self.count += len(outputs)
         if several:
-            self.values[node] = numbers
-        elif numbers:
-            self.values[node] = numbers[0]
+            self.values[node] = list(range(first, self.count))
+        elif outputs:
+            self.values[node] = first
         self.nodes.append(entry)
 
     def _copy_to_input(self, node: torch.fx.Node) -> None:

@@ -98,8 +98,9 @@ def _autocast(device: str):
         dtype = torch.get_autocast_dtype(device)
 
         def cast(t: Tensor | None) -> Tensor | None:
-            eligible = t is not None and t.is_floating_point() and t.device.type == device and t.dtype != torch.float64
-            return t.to(dtype) if eligible else t
+            if t is None or not t.is_floating_point() or t.device.type != device or t.dtype == torch.float64:
+                return t
+            return t.to(dtype)
 
         query, key, value, attn_mask = cast(query), cast(key), cast(value), cast(attn_mask)
         with torch._C._DisableAutocast():

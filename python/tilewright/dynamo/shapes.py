@@ -28,6 +28,7 @@ import torch
 import torch.fx
 from torch._dynamo import config, pgo
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+from torch._guards import TracingContext
 
 from .errors import CompileError
 
@@ -131,15 +132,16 @@ def _is_static_frame(inputs: Sequence[TensorInput]) -> bool:
 
 
 def _entries(tensor: TensorInput, symbolic: bool = False) -> list[Any]:
-    """Dynamo's records of this input. An inlined function may hold the record, hence the search through all of them."""
+    """Dynamo's records of this input: they stand under the code that first used it, the frame's or that of an inlined function."""
+    traced = {(c.co_filename, c.co_firstlineno, c.co_name) for c in TracingContext.get_traced_code() or ()}
     found = []
-    for state in pgo.get_code_state().values():
-        entry = state.automatic_dynamic.get(tensor.name) if tensor.name in state.automatic_dynamic else None
-        if entry is None or not isinstance(entry.size, tuple) or len(entry.size) != len(tensor.sizes):
+    for code, state in pgo.get_code_state().items():
+        if (code.filename, code.firstlineno, code.name) not in traced or tensor.name not in state.automatic_dynamic:
             continue
-        same = all(
-            have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True)
-        )
+        entry = state.automatic_dynamic[tensor.name]
+        if not isinstance(entry.size, tuple) or len(entry.size) != len(tensor.sizes):
+            continue
+        same = all(have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True))
         if same and (symbolic or any(type(s) is int for s in entry.size)):
             found.append(entry)
     return found
