@@ -50,6 +50,14 @@ static SmallVector<arith::SubIOp> remainders(scf::ForOp loop, int64_t step) {
   return found;
 }
 
+/// A loop that starts where another one of the same block ended handles the rest already.
+static bool isTail(scf::ForOp loop) {
+  return llvm::any_of(loop.getLowerBound().getUsers(), [&](Operation *user) {
+    auto other = dyn_cast<scf::ForOp>(user);
+    return other && other != loop && other->getBlock() == loop->getBlock() && other.getUpperBound() == loop.getLowerBound();
+  });
+}
+
 static void dropValid(arith::SubIOp left, int64_t step) {
   OpBuilder b(left);
   Value whole = b.create<arith::ConstantIndexOp>(left.getLoc(), step);
@@ -113,7 +121,7 @@ void peelTails(tile::KernelOp kernel) {
     bool inner = !loop.getBody()->walk([](Operation *op) {
                      return isa<scf::ForOp, scf::WhileOp, tile::ContractOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
                    }).wasInterrupted();
-    if (step && *step > 1 && inner && !remainders(loop, *step).empty())
+    if (step && *step > 1 && inner && !isTail(loop) && !remainders(loop, *step).empty())
       loops.emplace_back(loop, *step);
   });
   for (auto [loop, step] : loops)
