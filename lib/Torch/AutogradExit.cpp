@@ -1,10 +1,10 @@
 //===- AutogradExit.cpp - a backward pass just before the process ends --------------------------------------------===//
 //
-// PyTorch runs the backward pass of a device on a thread of its own. When the pass is complete the caller goes on, and only then
-// does that thread drop the pass's state, Python objects included. If the caller ends the interpreter meanwhile, the thread
-// finds it finalising; CPython ends such a thread by unwinding it, which libstdc++ turns into std::terminate (seen in one of two
-// runs on two CPUs, with torch 2.13 and Python 3.11). So before the interpreter ends, that thread is given one more task: when it
-// is at that, it has dropped what came before.
+// PyTorch runs the backward pass of a device on a thread of its own. When the pass is complete the caller goes on, and
+// only then does that thread drop the pass's state, Python objects included. If the caller ends the interpreter
+// meanwhile, the thread finds it finalising; CPython ends such a thread by unwinding it, which libstdc++ turns into
+// std::terminate (seen in one of two runs on two CPUs, with torch 2.13 and Python 3.11). So before the interpreter
+// ends, that thread is given one more task: when it is at that, it has dropped what came before.
 //
 //===----------------------------------------------------------------------===//
 

@@ -122,6 +122,7 @@ void translate(const std::exception_ptr &error, void *) {
 
 void bindCompile(nb::module_ &m) {
   registerExternalAten();
+  bindKernelProfile(m);
   nb::register_exception_translator(&translate);
   nb::exception<CompileFailure>(m, "CompileFailure");
 

@@ -30,6 +30,22 @@ bool sameBits(const at::Tensor &a, const at::Tensor &b) {
   return a.dtype() == b.dtype() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
+// The bits to flip where one of the two is lazily conjugated or negated and the other is not. Nothing for integers,
+// whose negative is no flip of a bit.
+std::optional<std::array<uint8_t, 16>> signFlips(const at::Tensor &a, const at::Tensor &b) {
+  bool conj = a.is_conj() != b.is_conj(), neg = a.is_neg() != b.is_neg();
+  std::array<uint8_t, 16> flip{};
+  if (!a.is_complex() && !a.is_floating_point())
+    return neg ? std::nullopt : std::optional(flip);
+  size_t bytes = a.element_size(), part = a.is_complex() ? bytes / 2 : bytes;
+  // The sign is the last bit of each part (little endian).
+  if (neg)
+    flip[part - 1] ^= 0x80;
+  if (a.is_complex() && neg != conj)
+    flip[bytes - 1] ^= 0x80;
+  return flip;
+}
+
 bool onDevice(const at::Tensor &tensor) { return tensor.device().type() == kDeviceType; }
 
 StridedCopy stridedCopy(const at::Tensor &to, const at::Tensor &from) {
@@ -49,8 +65,12 @@ void enqueue(StridedCopy copy) {
 void copyOnDevice(const at::Tensor &from, const at::Tensor &to) {
   at::assert_no_internal_overlap(to);
   at::assert_no_partial_overlap(to, from);
-  if (sameBits(from, to))
-    return enqueue(stridedCopy(to, from));
+  if (from.dtype() == to.dtype())
+    if (auto flip = signFlips(from, to)) {
+      StridedCopy copy = stridedCopy(to, from);
+      copy.flip = *flip;
+      return enqueue(std::move(copy));
+    }
   noteFallback("aten::_copy_from");
   synchronize(currentStream());
   CpuViews views;

@@ -69,6 +69,7 @@ at::Tensor CpuViews::view(const at::Tensor &device) {
       return pair.cpu;
   TORCH_CHECK_NOT_IMPLEMENTED(device.layout() == at::kStrided, "npu: only strided tensors are supported, got layout ",
                               device.layout());
+  TORCH_INTERNAL_ASSERT(!device._is_zerotensor(), "npu: zeros without memory reached a CPU kernel");
   auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(cpuStorage(device.storage())),
                                                       c10::DispatchKeySet(c10::DispatchKey::CPU), device.dtype());
   copyGeometry(device, cpu);

@@ -50,11 +50,12 @@ void noteFallback(const std::string &name) {
   if (!first)
     return;
   // Verbatim: where in our sources it was said is of no use to the reader.
-  c10::warn(c10::Warning(c10::UserWarning(), {__func__, __FILE__, __LINE__},
-                         name + " has no native kernel on npu: PyTorch's CPU kernel computes it on the same memory, after waiting "
-                                "for the stream. Said once per operator; see torch.npu.fallback_counts() and "
-                                "TILEWRIGHT_FALLBACK=silent|error.",
-                         /*verbatim=*/true));
+  c10::warn(c10::Warning(
+      c10::UserWarning(), {__func__, __FILE__, __LINE__},
+      name + " has no native kernel on npu: PyTorch's CPU kernel computes it on the same memory, after waiting "
+             "for the stream. Said once per operator; see torch.npu.fallback_counts() and "
+             "TILEWRIGHT_FALLBACK=silent|error.",
+      /*verbatim=*/true));
 }
 
 } // namespace tilewright::npu

@@ -56,6 +56,15 @@ at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride, std::optio
       at::detail::empty_strided_generic(size, stride, &deviceAllocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
+// Zeros without memory, which autograd makes: other operators get them materialised.
+at::Tensor efficientZero(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> where, std::optional<bool> pinned) {
+  checkOptions(layout, where, pinned);
+  at::native::ZeroTensorAllocator nothing(at::Device(kDeviceType, 0));
+  return at::detail::empty_generic(size, &nothing, kKeys.add(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(dtype), std::nullopt);
+}
+
 // Enlarges the storage in stream order, so that what follows, written for the CPU, finds it large enough.
 void grow(const at::Tensor &self, size_t bytes) {
   c10::StorageImpl *storage = self.storage().unsafeGetStorageImpl();
@@ -106,6 +115,7 @@ bool hasCompatibleShallowCopyType(const at::Tensor &self, const at::Tensor &from
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &emptyStrided);
+  m.impl("_efficientzerotensor", &efficientZero);
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
   m.impl("_reshape_alias", &at::native::_reshape_alias);

@@ -13,12 +13,18 @@ namespace {
 
 struct alignas(16) Bytes16 {
   uint64_t low, high;
+  friend Bytes16 operator^(Bytes16 a, Bytes16 b) { return {a.low ^ b.low, a.high ^ b.high}; }
 };
 
 // One row with any strides. memcpy's for the loads and stores: a view of a dtype may lie at any address.
-template <typename T> void copyRow(char *to, int64_t toStride, const char *from, int64_t fromStride, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    std::memcpy(to + i * toStride, from + i * fromStride, sizeof(T));
+template <typename T>
+void copyRow(char *to, int64_t toStride, const char *from, int64_t fromStride, int64_t count, T flip) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, from + i * fromStride, sizeof(T));
+    value = static_cast<T>(value ^ flip);
+    std::memcpy(to + i * toStride, &value, sizeof(T));
+  }
 }
 
 template <typename T> void fillRow(char *to, const char *from, int64_t count) {
@@ -30,37 +36,40 @@ template <typename T> void fillRow(char *to, const char *from, int64_t count) {
 
 // A plane whose rows are dense in one memory only (a transpose): in tiles, so that each cache line is used while it is
 // there.
-template <typename T> void copyPlane(char *to, const char *from, const StridedCopy::Dim &a, const StridedCopy::Dim &b) {
+template <typename T>
+void copyPlane(char *to, const char *from, const StridedCopy::Dim &a, const StridedCopy::Dim &b, T flip) {
   constexpr int64_t kTile = 64 / sizeof(T) > 8 ? 64 / sizeof(T) : 8;
   for (int64_t i = 0; i < a.size; i += kTile)
     for (int64_t j = 0; j < b.size; j += kTile)
       for (int64_t ii = i, end = std::min(i + kTile, a.size); ii < end; ++ii)
         copyRow<T>(to + ii * a.toStride + j * b.toStride, b.toStride, from + ii * a.fromStride + j * b.fromStride,
-                   b.fromStride, std::min(kTile, b.size - j));
+                   b.fromStride, std::min(kTile, b.size - j), flip);
 }
 
 template <typename T> struct Runner {
   using Dim = StridedCopy::Dim;
   const StridedCopy &copy;
   size_t inner; // dimensions that one work item covers: 0 (a single element), 1 (a row) or 2 (a plane)
+  T flip{};
+  bool flips = false;
 
   // One item, cut to [begin, end) of its leading dimension.
   void item(char *to, const char *from, int64_t begin, int64_t end) const {
     constexpr auto size = static_cast<int64_t>(sizeof(T));
     if (inner == 0)
-      return copyRow<T>(to, 0, from, 0, 1);
+      return copyRow<T>(to, 0, from, 0, 1, flip);
     Dim lead = copy.dims[copy.dims.size() - inner];
     lead.size = end - begin;
     to += begin * lead.toStride;
     from += begin * lead.fromStride;
     if (inner == 2)
-      return copyPlane<T>(to, from, lead, copy.dims.back());
-    if (lead.toStride == size && lead.fromStride == size)
+      return copyPlane<T>(to, from, lead, copy.dims.back(), flip);
+    if (!flips && lead.toStride == size && lead.fromStride == size)
       std::memcpy(to, from, lead.size * size);
-    else if (lead.toStride == size && lead.fromStride == 0)
+    else if (!flips && lead.toStride == size && lead.fromStride == 0)
       fillRow<T>(to, from, lead.size);
     else
-      copyRow<T>(to, lead.toStride, from, lead.fromStride, lead.size);
+      copyRow<T>(to, lead.toStride, from, lead.fromStride, lead.size, flip);
   }
 
   // Whole items [begin, end), counted over the outer dimensions.
@@ -98,6 +107,8 @@ template <typename T> void runTyped(const StridedCopy &copy) {
   const auto &dims = copy.dims;
   size_t rank = dims.size();
   Runner<T> runner{copy, std::min<size_t>(rank, 1)};
+  runner.flips = copy.flip != decltype(copy.flip){};
+  std::memcpy(&runner.flip, copy.flip.data(), sizeof(T));
   // Rows that are not dense in the source, beside a dimension that is: a transpose.
   if (rank >= 2 && dims.back().fromStride != 0 && dims.back().fromStride != size && dims[rank - 2].fromStride == size)
     runner.inner = 2;

@@ -297,7 +297,9 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess:
     import os
 
     code = "import torch, tilewright\nx = torch.tensor([1.5, 2.5], device='npu')\n" + code
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment})
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
+    )
 
 
 def test_announced_once_per_operator():

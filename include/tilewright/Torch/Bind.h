@@ -9,4 +9,7 @@ namespace tilewright::npu {
 /// function "torch.aten" and the translation of PyTorch's C++ exceptions to Python's.
 void bindCompile(nanobind::module_ &m);
 
+/// Times of kernels: start_kernel_profile, stop_kernel_profile. For bringup and whoever asks where the time goes.
+void bindKernelProfile(nanobind::module_ &m);
+
 } // namespace tilewright::npu

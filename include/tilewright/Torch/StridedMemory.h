@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,9 @@ struct StridedCopy {
   const char *from;
   size_t elementBytes;
   std::vector<Dim> dims; // outermost first; none: one element
+  /// Bits to flip in each element on the way, in memory order: the signs that a lazy conjugate or negative stands for. All
+  /// zero: none.
+  std::array<uint8_t, 16> flip{};
 
   /// Builds it from sizes and strides in elements; drops, orders and merges dimensions so that rows are long.
   StridedCopy(void *to, std::span<const int64_t> toStrides, const void *from, std::span<const int64_t> fromStrides,

@@ -12,43 +12,46 @@ from tilewright import _C
 from .device import DeviceLike, index_of
 
 
-class Stream(torch.Stream):
-    """An asynchronous queue. New ones are handed out round robin from a pool. Priority below 0 means high."""
+class _OfNpu(type):
+    """Class of classes whose instances are PyTorch's own streams and events, on npu: PyTorch refuses subclasses in places."""
 
-    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Stream:
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.base) and instance.device.type == "npu"  # type: ignore[attr-defined]
+
+
+class Stream(metaclass=_OfNpu):
+    """An asynchronous queue: a torch.Stream on npu. New ones are handed out round robin from a pool. Priority below 0 means high."""
+
+    base = torch.Stream
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> torch.Stream:  # type: ignore[misc]
         if kwargs:  # stream_id, device_index, device_type: an existing stream
-            return super().__new__(cls, priority=priority, **kwargs)
-        return super().__new__(cls, torch.device("npu", index_of(device)), priority=priority)
-
-    def __repr__(self) -> str:
-        return f"torch.npu.Stream(device=npu:{self.device_index}, stream_id={self.stream_id})"
+            return torch.Stream(priority=priority, **kwargs)
+        return torch.Stream(torch.device("npu", index_of(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """A place in a stream's queue, to wait for or to measure from (enable_timing=True)."""
+class Event(metaclass=_OfNpu):
+    """A place in a stream's queue, to wait for or to measure from (enable_timing=True): a torch.Event on npu."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    base = torch.Event
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         if interprocess:
             raise NotImplementedError("events of npu cannot be shared between processes")
-        return super().__new__(cls, device="npu", enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.npu.Event(device={self.device}, event_id={self.event_id})"
+        return torch.Event("npu", enable_timing=enable_timing, blocking=blocking)
 
 
-def _wrap(stream: torch.Stream) -> Stream:
-    return Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
-
-
-def current_stream(device: DeviceLike = None) -> Stream:
+def current_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that operators of this thread go to."""
     index_of(device)
-    return _wrap(torch._C._accelerator_getStream(0))
+    return torch._C._accelerator_getStream(0)
 
 
-def default_stream(device: DeviceLike = None) -> Stream:
+def default_stream(device: DeviceLike = None) -> torch.Stream:
     index_of(device)
-    return Stream(stream_id=0, device_index=0, device_type=int(torch._C._autograd.DeviceType.PrivateUse1))
+    return torch.Stream(stream_id=0, device_index=0, device_type=int(torch._C._autograd.DeviceType.PrivateUse1))
 
 
 def set_stream(stream: torch.Stream | None) -> None:
@@ -62,7 +65,7 @@ class StreamContext:
 
     def __init__(self, stream: torch.Stream | None) -> None:
         self.stream = stream
-        self._previous: list[Stream] = []
+        self._previous: list[torch.Stream] = []
 
     def __enter__(self) -> torch.Stream | None:
         if self.stream is not None:
