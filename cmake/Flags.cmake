@@ -27,7 +27,10 @@ if(TILEWRIGHT_SANITIZE)
   endif()
   add_compile_options(${sanitize})
   # Shared run-time library: one copy for the extension, our libraries and the Python process that preloads it.
-  add_link_options(${sanitize} -shared-libsan)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.asan-x86_64.so OUTPUT_VARIABLE library
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  get_filename_component(folder ${library} DIRECTORY)
+  add_link_options(${sanitize} -shared-libsan -Wl,-rpath,${folder})
 endif()
 if(TILEWRIGHT_COVERAGE)
   add_compile_options(-fprofile-instr-generate -fcoverage-mapping)

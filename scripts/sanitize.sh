@@ -12,8 +12,6 @@ export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
 export ASAN_SYMBOLIZER_PATH=$llvm/bin/llvm-symbolizer
-runtime_library=$(clang++-19 -print-file-name="libclang_rt.$preset-x86_64.so")
-export LD_LIBRARY_PATH=$(dirname "$runtime_library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 say "unit tests under $preset"
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs"
@@ -21,7 +19,7 @@ if [ "$preset" = asan ]; then
   say "Python tests under asan"
   # The interpreter is not instrumented: the run-time library is loaded first, and libstdc++ with it, so that it can
   # intercept exceptions.
-  LD_PRELOAD="$runtime_library $(clang++-19 -print-file-name=libstdc++.so.6)" PYTHONMALLOC=malloc \
+  LD_PRELOAD="$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so) $(clang++-19 -print-file-name=libstdc++.so.6)" PYTHONMALLOC=malloc \
     PYTHONPATH=$root/build/asan/python BUILD_DIR=$root/build/asan HF_HUB_OFFLINE=1 \
     "$python" -m pytest -q test/python "$@"
 fi
