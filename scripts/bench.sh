@@ -3,6 +3,12 @@
 . "$(dirname "$0")/common.sh"
 
 export PYTHONPATH=$root/build/release/python${PYTHONPATH:+:$PYTHONPATH}
+build release benchmarks
+for program in build/release/bench/*; do
+  [ -f "$program" ] && [ -x "$program" ] || continue
+  say "$program"
+  "$program"
+done
 for program in bench/*.py; do
   [ -f "$program" ] || continue
   say "$program"
