@@ -111,6 +111,8 @@ public:
   /// Demands a == b: at once if both are known, else by a check at the call. "{lhs}" and "{rhs}" in the message are the
   /// values.
   void require(const SizeExpr &a, const SizeExpr &b, const std::string &message);
+  /// a / b; that b divides a is checked at the call where it cannot be seen.
+  SizeExpr divide(const SizeExpr &a, const SizeExpr &b, const std::string &message);
   void require(loop::Check::Op op, const SizeExpr &a, const SizeExpr &b, const std::string &message);
   bool provenNonNegative(const SizeExpr &e) { return state.provenNonNegative(e); }
   SizeExpr minOf(const SizeExpr &a, const SizeExpr &b);

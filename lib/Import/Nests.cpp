@@ -44,6 +44,12 @@ void Builder::require(const SizeExpr &a, const SizeExpr &b, const std::string &m
   require(loop::Check::Equal, a, b, message);
 }
 
+SizeExpr Builder::divide(const SizeExpr &a, const SizeExpr &b, const std::string &message) {
+  const SizeExpr quotient = SizeExpr::floordiv(a, b);
+  require(a, quotient * b, message);
+  return quotient;
+}
+
 SizeExpr Builder::minOf(const SizeExpr &a, const SizeExpr &b) {
   if (provenNonNegative(b - a))
     return a;

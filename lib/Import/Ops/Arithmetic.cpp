@@ -6,8 +6,6 @@
 namespace tilewright::importer {
 namespace {
 
-Ex logicalOr(Ex a, Ex b) { return a | b; }
-
 /// a + alpha * b in the compute type.
 Ex scaled(Builder &b, Ex x, const Scalar &alpha) { return alpha.isConstant(1) ? x : x * b.value(alpha, x.type()); }
 
@@ -22,7 +20,10 @@ Results add(Builder &b) {
   const DType common = resultType({self, other});
   checkAlpha(common, alpha);
   return {b.pointwise(common, {self, other}, [&](X x) {
-    return common == DType::Bool ? logicalOr(x[0], x[1]) : x[0] + scaled(b, x[1], alpha);
+    // With bool, + is "or" and alpha is "and".
+    if (common == DType::Bool)
+      return x[0] | (x[1] & b.value(alpha, DType::Bool));
+    return x[0] + scaled(b, x[1], alpha);
   })};
 }
 

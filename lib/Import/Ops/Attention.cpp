@@ -43,11 +43,11 @@ Results attention(Builder &b) {
 
   Tensor q = fourDimensions(b, query), k = fourDimensions(b, key), v = fourDimensions(b, value);
   if (b.flag("enable_gqa")) {
-    std::optional<SizeExpr> groups = SizeExpr::divideExactly(q.sizes[1], k.sizes[1]);
-    if (!groups || !(k.sizes[1] == v.sizes[1]))
-      throw Invalid("Number of heads in key and value must divide the number of heads in query");
-    k = repeatHeads(b, k, *groups);
-    v = repeatHeads(b, v, *groups);
+    const char *message = "Number of heads in key and value must divide the number of heads in query ({lhs})";
+    const SizeExpr groups = b.divide(q.sizes[1], k.sizes[1], message);
+    b.require(k.sizes[1], v.sizes[1], "key and value must have the same number of heads, got {lhs} and {rhs}");
+    k = repeatHeads(b, k, groups);
+    v = repeatHeads(b, v, groups);
   }
   const char *what[] = {"batch", "heads"};
   for (unsigned d = 0; d < 2; ++d) {

@@ -149,9 +149,13 @@ Tensor range(Builder &b, const Scalar &start, const Scalar &step, const SizeExpr
 }
 
 Results arange(Builder &b, bool hasStart, bool hasStep) {
-  const Scalar start = hasStart ? b.scalar("start") : Scalar(0), end = b.scalar("end");
-  const Scalar step = hasStep ? b.scalar("step") : Scalar(1);
+  Scalar start = hasStart ? b.scalar("start") : Scalar(0), end = b.scalar("end");
+  Scalar step = hasStep ? b.scalar("step") : Scalar(1);
   const DType dtype = b.dtype("dtype").value_or(isFloatRange(start, end, step) ? kDefault : DType::I64);
+  if (dtype == DType::I64) // the bounds lose their fractions before they are counted
+    for (Scalar *s : {&start, &end, &step})
+      if (s->category() == DType::F64 && s->constant())
+        *s = Scalar(static_cast<int64_t>(*s->constant()));
   return {range(b, start, step, rangeLength(b, start, end, step), dtype)};
 }
 

@@ -11,17 +11,20 @@ namespace {
 
 enum Reduction : int64_t { None = 0, Mean = 1, Sum = 2 }; // at::Reduction
 
-/// fn(self, target) element by element, then reduced.
-template <typename Fn> Entry::Function loss(Fn fn) {
-  return [fn](Builder &b) -> Results {
-    const Tensor self = b.tensor("self"), target = b.tensor("target");
+/// fn(self, target) element by element, times the weight if the operator has one, then reduced.
+template <typename Fn> Entry::Function loss(Fn fn, bool hasWeight = false) {
+  return [fn, hasWeight](Builder &b) -> Results {
+    std::vector<Operand> operands = {b.tensor("self"), b.tensor("target")};
     const int64_t reduction = b.integer("reduction");
-    const DType common = resultType({self, target});
+    const DType common = resultType(operands);
     if (!isFloat(common))
       throw Unsupported("losses of integers");
+    if (hasWeight && !b.isNone("weight"))
+      operands.push_back(b.tensor("weight"));
+    const auto value = [&](X x) { return x.size() > 2 ? fn(b, x[0], x[1]) * x[2] : fn(b, x[0], x[1]); };
     if (reduction == None)
-      return {b.pointwise(common, {self, target}, [&](X x) { return fn(b, x[0], x[1]); })};
-    const Tensor each = b.pointwise(opmathType(common), {self, target}, [&](X x) { return fn(b, x[0], x[1]); });
+      return {b.pointwise(common, operands, value)};
+    const Tensor each = b.pointwise(opmathType(common), operands, value);
     std::vector<unsigned> dims(each.rank());
     std::iota(dims.begin(), dims.end(), 0);
     return {b.convert(reduction == Mean ? meanOf(b, each, dims, false) : sumOf(b, each, dims, false), common)};
@@ -179,8 +182,7 @@ void addLosses(Registry &r) {
   r.add({"aten.smooth_l1_loss_backward.default"}, "grad_output, self, target, reduction, beta",
         lossBackward(smoothL1Gradient));
   r.add({"aten.huber_loss.default"}, "self, target, reduction=1, delta=1.0", loss(huber));
-  r.add({"aten.binary_cross_entropy.default"}, "self, target, weight=None, reduction=1",
-        withoutWeight(loss(crossEntropy)));
+  r.add({"aten.binary_cross_entropy.default"}, "self, target, weight=None, reduction=1", loss(crossEntropy, true));
   r.add({"aten.binary_cross_entropy_backward.default"}, "grad_output, self, target, weight=None, reduction=1",
         withoutWeight(lossBackward(crossEntropyGradient)));
   r.add({"aten.nll_loss_forward.default"}, "self, target, weight, reduction, ignore_index", nllForward);

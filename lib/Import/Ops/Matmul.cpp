@@ -30,13 +30,12 @@ Tensor scaledProduct(Builder &b, const Tensor &self, const Tensor &lhs, const Te
   if (self.dtype != lhs.dtype)
     throw Invalid("self and mat1 must have the same dtype, but got " + std::string(nameOf(self.dtype)) + " and " +
                   std::string(nameOf(lhs.dtype)));
-  if (!isFloat(lhs.dtype) && (alpha.category() == DType::F64 || beta.category() == DType::F64))
-    throw Invalid("For integral input tensors, arguments alpha and beta must not be floating point numbers.");
   const Sizes shape = [&] {
     Sizes s(lhs.sizes.begin(), lhs.sizes.end() - 1);
     s.push_back(rhs.sizes.back());
     return s;
   }();
+  // Integers take the integer part of alpha and beta.
   const bool ignored = beta.isConstant(0);
   std::vector<Operand> extras;
   if (!ignored)

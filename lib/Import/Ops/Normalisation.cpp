@@ -152,18 +152,16 @@ Results groupNorm(Builder &b) {
   const SizeExpr batch = b.size("N"), channels = b.size("C"), spatial = b.size("HxW"), groups = b.size("group");
   const double eps = b.number("eps");
   requireFloat(input);
-  std::optional<SizeExpr> perGroup = SizeExpr::divideExactly(channels, groups);
-  if (!perGroup)
-    throw Invalid("Expected number of channels in input to be divisible by num_groups, but got " + channels.str() +
-                  " channels and num_groups=" + groups.str());
-  const Tensor grouped = reshape(b, input, {batch, groups, *perGroup, spatial});
+  const SizeExpr perGroup =
+      b.divide(channels, groups, "Expected number of channels in input to be divisible by num_groups, but got {lhs}");
+  const Tensor grouped = reshape(b, input, {batch, groups, perGroup, spatial});
   auto [variance, mean] = varianceOf(b, grouped, {2, 3}, 0);
   const DType acc = mean.dtype;
   const Tensor rstd = b.pointwise(acc, {variance}, [&](X x) { return rsqrt(x[0] + eps); });
   std::vector<Operand> operands = {grouped, mean, rstd};
   for (const std::optional<Tensor> &t : {weight, bias})
     if (t)
-      operands.push_back(reshape(b, *t, {1, groups, *perGroup, 1}));
+      operands.push_back(reshape(b, *t, {1, groups, perGroup, 1}));
   const Tensor out = b.pointwise(
       acc, operands, [&](X x) { return affine((x[0] - x[1]) * x[2], x, 3, weight.has_value(), bias.has_value()); },
       input.dtype);

@@ -4,11 +4,26 @@
 // within bounds, so the index needs no check.
 //
 //===----------------------------------------------------------------------===//
+#include "../Formats.h"
 #include "../Registry.h"
 #include "../Views.h"
 
 namespace tilewright::importer {
 namespace {
+
+/// channels_last where the input has it; else nothing.
+std::optional<Sizes> channelsLast(Builder &b, const Tensor &self, const Sizes &sizes) {
+  if (self.rank() < 4 || isContiguous(self))
+    return std::nullopt;
+  const std::string format = self.rank() == 4 ? "torch.channels_last" : "torch.channels_last_3d";
+  const std::optional<Sizes> strides = formatStrides(b, self, format);
+  for (unsigned d = 0; d < self.rank(); ++d)
+    if (!self.sizes[d].isConstant(1) && !(self.strides[d] == (*strides)[d]))
+      return std::nullopt;
+  Tensor result = self;
+  result.sizes = sizes;
+  return formatStrides(b, result, format);
+}
 
 /// out[..., i, j] = self[..., at(i), at(j)] over the last `count` dimensions; at(k, position) for dimension rank -
 /// count + k.
@@ -16,7 +31,8 @@ Tensor readAt(Builder &b, const Tensor &self, const Sizes &outer, const std::fun
   const unsigned rank = self.rank(), count = outer.size();
   Sizes sizes(self.sizes.begin(), self.sizes.end() - count);
   sizes.insert(sizes.end(), outer.begin(), outer.end());
-  const Tensor out = b.allocate(self.dtype, sizes);
+  const std::optional<Sizes> strides = channelsLast(b, self, sizes);
+  const Tensor out = b.allocate(self.dtype, sizes, strides ? &*strides : nullptr);
   b.store(out, [&] {
     loop::Access access{self.buffer, self.offset, Sizes(rank), {}};
     for (unsigned d = 0; d < rank - count; ++d)

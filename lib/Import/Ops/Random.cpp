@@ -25,6 +25,8 @@ Results nativeDropout(Builder &b) {
 Results nativeDropoutBackward(Builder &b) {
   const Tensor grad = b.tensor("grad_output"), mask = b.tensor("mask");
   const Scalar scale = b.scalar("scale");
+  if (!isFloat(grad.dtype))
+    throw Unsupported("gradients of integers");
   return {b.pointwise(grad.dtype, {grad, mask}, [&](X x) { return x[0] * x[1] * b.value(scale, x[0].type()); })};
 }
 

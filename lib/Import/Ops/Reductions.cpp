@@ -217,7 +217,7 @@ Results vectorNorm(Builder &b) {
   const std::vector<unsigned> dims = dimsArgument(b, "dim", self.rank());
   const bool keepDim = b.flag("keepdim");
   const auto reduceBy = [&](ReduceKind kind, auto body) {
-    return b.reduce(kind, dtype, {self}, dims, keepDim, [&](X x) { return body(abs(x[0])); });
+    return b.reduce(kind, dtype, {self}, dims, keepDim, [&](X x) { return order == 2 ? body(x[0]) : body(abs(x[0])); });
   };
   const auto same = [](Ex x) { return x; };
   Tensor result;

@@ -86,15 +86,14 @@ Results pixelShuffle(Builder &b) {
     throw Invalid("pixel_shuffle expects input to have at least 3 dimensions, but got input with " +
                   std::to_string(self.rank()) + " dimension(s)");
   const unsigned n = self.rank() - 3;
-  std::optional<SizeExpr> channels = SizeExpr::divideExactly(self.sizes[n], r * r);
-  if (!channels)
-    throw Invalid("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
-                  "upscale_factor");
+  const SizeExpr channels = b.divide(self.sizes[n], r * r,
+                                     "pixel_shuffle expects its input's 'channel' dimension to be divisible by the "
+                                     "square of upscale_factor, but got {lhs}");
   const Sizes batch(self.sizes.begin(), self.sizes.begin() + n);
   const SizeExpr h = self.sizes[n + 1], w = self.sizes[n + 2];
   Sizes split = batch, joined = batch;
-  split.insert(split.end(), {*channels, r, r, h, w});
-  joined.insert(joined.end(), {*channels, h * r, w * r});
+  split.insert(split.end(), {channels, r, r, h, w});
+  joined.insert(joined.end(), {channels, h * r, w * r});
   const Tensor wide = reshape(b, self, split);
   std::vector<unsigned> order;
   for (unsigned d = 0; d <= n; ++d)

@@ -156,15 +156,22 @@ Results unfold(Builder &b) {
 // Several results
 //===----------------------------------------------------------------------===//
 
-/// Pieces of a constant number; the last may be smaller.
+/// How many pieces there are: a constant, or what the graph says and the call must confirm.
+int64_t pieceCount(Builder &b, const SizeExpr &count) {
+  if (std::optional<int64_t> known = count.constant())
+    return *known;
+  const int64_t expected = static_cast<int64_t>(b.resultCount());
+  b.require(count, expected, "splits into {lhs} pieces, but {rhs} were expected");
+  return expected;
+}
+
+/// The last piece may be smaller.
 Results splitEvery(Builder &b, const Tensor &self, unsigned dim, const SizeExpr &piece) {
-  const std::optional<int64_t> count = SizeExpr::ceildiv(self.sizes[dim], piece).constant();
-  if (!count)
-    throw Unsupported("split into a number of pieces that depends on sizes");
+  const int64_t count = pieceCount(b, SizeExpr::ceildiv(self.sizes[dim], piece));
   Results results;
-  for (int64_t i = 0; i < std::max<int64_t>(*count, 1); ++i) {
+  for (int64_t i = 0; i < std::max<int64_t>(count, 1); ++i) {
     const SizeExpr start = piece * i;
-    const SizeExpr length = i + 1 == *count ? self.sizes[dim] - start : *count == 0 ? SizeExpr(0) : piece;
+    const SizeExpr length = i + 1 == count ? self.sizes[dim] - start : count == 0 ? SizeExpr(0) : piece;
     results.push_back(narrow(self, dim, start, length));
   }
   return results;
@@ -206,11 +213,9 @@ Results chunk(Builder &b) {
 Results unbind(Builder &b) {
   const Tensor self = b.tensor("self");
   const unsigned dim = b.dimension(b.integer("dim"), self.rank());
-  const std::optional<int64_t> count = self.sizes.at(dim).constant();
-  if (!count)
-    throw Unsupported("unbind of a dimension whose size is symbolic");
+  const int64_t count = pieceCount(b, self.sizes.at(dim));
   Results results;
-  for (int64_t i = 0; i < *count; ++i)
+  for (int64_t i = 0; i < count; ++i)
     results.push_back(dropDimension(narrow(self, dim, i, 1), dim));
   return results;
 }
