@@ -51,7 +51,7 @@ int emitMain(int argc, char **argv) {
     if (best.empty())
       best = code.phases;
     for (auto [shortest, phase] : zip(best, code.phases))
-      shortest.seconds = std::min(shortest.seconds, phase.seconds);
+      shortest.cpuSeconds = std::min(shortest.cpuSeconds, phase.cpuSeconds);
   }
   std::error_code failed;
   ToolOutputFile file(output, failed, sys::fs::OF_None);
@@ -61,7 +61,7 @@ int emitMain(int argc, char **argv) {
   }
   if (emit == "time") {
     for (const host::Phase &phase : best)
-      file.os() << phase.name << " " << format("%.2f", phase.seconds * 1e3) << " ms\n";
+      file.os() << phase.name << " " << format("%.2f", phase.cpuSeconds * 1e3) << " ms\n";
     file.os() << "object " << code.bytes.size() << " bytes\n";
   } else if (emit == "asm") {
     file.os() << code.assembly;

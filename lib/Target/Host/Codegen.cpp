@@ -22,27 +22,22 @@
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
-#include <chrono>
+#include <ctime>
 
 namespace tilewright::host {
 
-namespace {
+static double now(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
 
-class PhaseTimer {
-public:
-  PhaseTimer(ObjectCode &code, const char *name) : code(code), name(name) {}
-  ~PhaseTimer() {
-    std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    code.phases.push_back({name, spent.count()});
-  }
+PhaseTimer::PhaseTimer(ObjectCode &code, const char *name)
+    : code(code), name(name), start(now(CLOCK_MONOTONIC)), cpuStart(now(CLOCK_THREAD_CPUTIME_ID)) {}
 
-private:
-  ObjectCode &code;
-  const char *name;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-};
-
-} // namespace
+PhaseTimer::~PhaseTimer() {
+  code.phases.push_back({name, now(CLOCK_MONOTONIC) - start, now(CLOCK_THREAD_CPUTIME_ID) - cpuStart});
+}
 
 static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::TargetMachine &machine, const HostTarget &target) {
   module.setTargetTriple(machine.getTargetTriple().str());
@@ -65,7 +60,7 @@ static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::Ta
 
 /// A short pipeline of our own. Tiles are vectors already, so that vectorisers have nothing to do; the unroller spills the
 /// accumulators of micro-kernels (measured: half the speed). What is left to win is common subexpressions (masks, addresses), invariant code
-/// and branches.
+/// and branches. A second InstCombine before the loop passes changed no instruction of softmax, GELU or layer norm and took 1 ms of 19.
 static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -79,7 +74,6 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::EarlyCSEPass());
-  passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::SimplifyCFGPass());
   llvm::LoopPassManager loopPasses;
   loopPasses.addPass(llvm::LoopRotatePass());

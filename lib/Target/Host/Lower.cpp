@@ -7,8 +7,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 
-#include <chrono>
-
 using namespace mlir;
 
 namespace tilewright::host {
@@ -73,10 +71,11 @@ llvm::Expected<ObjectCode> compileKernel(ModuleOp module, const HostTarget &targ
                                    llvm::Twine(kernels.size()));
   ObjectCode code;
   std::string symbol = kernels.front().getSymName().str();
-  auto start = std::chrono::steady_clock::now();
-  if (failed(verify(module)) || failed(lower(module, kernels.front(), target, options)))
-    return refuse("the kernel cannot be lowered, and no operation said why");
-  code.phases.push_back({"lower", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+  {
+    PhaseTimer timer(code, "lower");
+    if (failed(verify(module)) || failed(lower(module, kernels.front(), target, options)))
+      return refuse("the kernel cannot be lowered, and no operation said why");
+  }
   if (llvm::Error error = generateObject(module, symbol, target, options, code)) {
     if (problems.empty())
       return std::move(error);

@@ -63,8 +63,9 @@ struct DumpOptions {
 };
 
 struct Phase {
-  std::string name; // "tile", "llvm-dialect", "llvm-ir", "optimise", "codegen"
+  std::string name; // "lower", "llvm-ir", "optimise", "codegen"
   double seconds;
+  double cpuSeconds = 0; // of the calling thread: what a busy machine does not disturb
 };
 
 struct ObjectCode {
