@@ -44,6 +44,17 @@ Exit codes
                               21 the model's process crashed
 report.json and report.html are written in every case, up to where it went wrong.)";
 
+/// What Python runs. Importing the package loads PyTorch and the device: where that fails, nothing of ours runs, so the
+/// message comes back in a file.
+constexpr const char *bootstrap = R"(import sys
+try:
+    import tilewright.bringup.__main__ as command
+except ImportError as error:
+    with open(sys.argv[1], 'w', encoding='utf-8') as file:
+        file.write(' '.join(str(error).split()).rstrip('.'))
+    sys.exit(10)
+sys.exit(command.main(sys.argv[2:])))";
+
 /// Where Python cannot write it: the report of a machine on which nothing could be started.
 void writeBareReport(const Options &options, const Probe &found, const std::string &what, const std::string &whatToDo) {
   fs::create_directories(options.out);
@@ -73,9 +84,10 @@ int fail(const Options &options, const Probe &found, const std::string &what, co
   return Environment;
 }
 
-std::vector<std::string> pythonArguments(const Options &options, const fs::path &probeFile) {
-  std::vector<std::string> arguments{"-m",     "tilewright.bringup", options.spec, "--out", options.out, "--probe",
-                                     probeFile};
+std::vector<std::string> pythonArguments(const Options &options, const fs::path &probeFile,
+                                         const fs::path &importError) {
+  std::vector<std::string> arguments{"-c",    bootstrap,   importError, options.spec,
+                                     "--out", options.out, "--probe",   probeFile};
   auto add = [&](const char *name, const std::string &value) {
     arguments.emplace_back(name);
     arguments.push_back(value);
@@ -114,7 +126,17 @@ int bringup(const Options &options) {
     const char *others = std::getenv("PYTHONPATH");
     environment["PYTHONPATH"] = package.string() + (others && *others ? std::string(":") + others : "");
   }
-  Outcome outcome = runPython(found.python->executable, pythonArguments(options, probeFile), environment);
+  fs::path importError = fs::path(options.out) / "import-error.txt";
+  Outcome outcome = runPython(found.python->executable, pythonArguments(options, probeFile, importError), environment);
+  if (outcome.exitCode == Environment && fs::exists(importError)) {
+    std::string message;
+    std::getline(std::ifstream(importError), message);
+    fs::remove(importError);
+    fs::remove(probeFile);
+    return fail(options, found, "Tilewright does not work with " + found.python->executable.string() + ": " + message,
+                "Install its wheel and torch==" + std::string(torchVersion) +
+                    " there, or choose another Python by --python");
+  }
   if (outcome.signal == 0) {
     fs::remove(probeFile);
     return outcome.exitCode;
