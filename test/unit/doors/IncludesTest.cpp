@@ -24,7 +24,7 @@ void PrintTo(const Room &room, std::ostream *out) { *out << room.folder; }
 
 const std::vector<Room> rooms = {
     {"Support", {}, {}},
-    {"Runtime", {"Support", "Compiler/CompilerApi.h"}, {}},
+    {"Runtime", {"Support", "Compiler/CompilerApi.h", "Compiler/CompilerVersion.h"}, {}},
     {"Graph", {"Support"}, {"nlohmann"}},
     {"Import", {"Graph", "Support"}, {"nlohmann"}},
     // ContractPlan.h: how matrix products are cut into blocks; plain C++, to become an interface of capabilities with
