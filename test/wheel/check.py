@@ -1,5 +1,6 @@
 """Checks an installed wheel; run by scripts/test-wheel.sh in an environment without LLVM and without the checkout's build."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -10,8 +11,10 @@ import tilewright
 
 
 def needed(library: pathlib.Path) -> list[str]:
-    """The libraries that the loader resolves for `library`, as ldd prints them."""
-    return subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout.splitlines()
+    """The libraries that the loader resolves for `library`, as ldd prints them. torch's need not lie beside: it is imported before."""
+    environment = os.environ | {"LD_LIBRARY_PATH": str(pathlib.Path(torch.__file__).parent / "lib")}
+    result = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True, env=environment)
+    return result.stdout.splitlines()
 
 
 def check_libraries(package: pathlib.Path) -> None:
