@@ -1,6 +1,7 @@
 //===- CodeRegistry.cpp - which code lies where ---------------------------===//
 #include "CodeRegistry.h"
 
+#include "Fork.h"
 #include "tilewright/Support/Switches.h"
 
 #include <atomic>
@@ -43,7 +44,17 @@ struct CodeRegion {
 };
 
 static std::atomic<CodeRegion *> regions{nullptr};
-static std::mutex registryMutex; // held by writers only
+
+/// Held by writers only. Nothing else is locked inside, hence the last rank.
+struct RegistryLock {
+  std::mutex mutex;
+  ForkHooks fork{ForkHooks::Rank::Pool, [this] { mutex.lock(); }, [this] { mutex.unlock(); },
+                 [this] { mutex.unlock(); }};
+};
+static std::mutex &registryMutex() {
+  static auto *lock = new RegistryLock;
+  return lock->mutex;
+}
 
 static void tellDebugger(CodeRegion &region, bool add) {
   jit_code_entry &entry = region.debug;
@@ -76,7 +87,7 @@ static void tellPerf(const std::string &name, std::span<const uint8_t> code) {
 }
 
 CodeRegion *registerCode(const std::string &name, std::span<const uint8_t> code, std::span<const uint8_t> object) {
-  std::lock_guard lock(registryMutex);
+  std::lock_guard lock(registryMutex());
   CodeRegion *region = regions.load(std::memory_order_acquire);
   while (region && region->begin.load(std::memory_order_relaxed) != region->end.load(std::memory_order_relaxed))
     region = region->next;
@@ -101,7 +112,7 @@ CodeRegion *registerCode(const std::string &name, std::span<const uint8_t> code,
 }
 
 void unregisterCode(CodeRegion *region) {
-  std::lock_guard lock(registryMutex);
+  std::lock_guard lock(registryMutex());
   if (!region->object.empty()) {
     tellDebugger(*region, false);
     region->object = {};

@@ -2,6 +2,7 @@
 #include "tilewright/Runtime/ObjectLoader.h"
 
 #include "CodeRegistry.h"
+#include "Fork.h"
 #include "tilewright/Support/Hash.h"
 
 #include <algorithm>
@@ -380,6 +381,8 @@ void Loader::protect() {
 struct Shared {
   std::mutex mutex;
   std::unordered_map<Digest, std::weak_ptr<const LoadedObject>, DigestHash> objects;
+  ForkHooks fork{ForkHooks::Rank::Device, [this] { mutex.lock(); }, [this] { mutex.unlock(); },
+                 [this] { mutex.unlock(); }};
 };
 Shared &shared() {
   static Shared *table = new Shared;

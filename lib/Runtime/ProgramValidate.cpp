@@ -129,6 +129,13 @@ private:
       index(s.attachedBuffer, program.buffers.size(), where, "buffer");
       require(program.buffers[s.attachedBuffer].kind == BufferSpec::Attached, where,
               "it fills a buffer that is not attached");
+      // It is skipped while the weight stands, so it may depend on nothing else.
+      for (uint32_t buffer : s.buffers) {
+        const BufferSpec &b = program.buffers[buffer];
+        bool weight = b.kind == BufferSpec::Input && b.index == program.buffers[s.attachedBuffer].attachedTo;
+        require(weight || b.kind == BufferSpec::Constant || buffer == static_cast<uint32_t>(s.attachedBuffer), where,
+                "a step that packs an input uses buffer " + std::to_string(buffer) + ", which is not that input");
+      }
     }
   }
 

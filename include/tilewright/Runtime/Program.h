@@ -27,7 +27,7 @@ struct SymbolBinding {
 struct InputSpec {
   enum Kind : uint8_t {
     Tensor,
-    ScalarInt,  // passed as int64; may bind a symbol
+    ScalarInt,  // passed as int64; may bind a symbol (then not negative); kernels read it as a 0-d i64 buffer
     ScalarFloat // passed as double; kernels read it as a 0-d f64 buffer
   } kind = Tensor;
   DType dtype = DType::F32;
@@ -97,7 +97,8 @@ struct KernelStep {
   SizeExpr bytesMoved = 0, flops = 0;
   std::string source; // the model's source line or the operator names
   std::vector<ErrorSiteSpec> errorSites; // KernelContext::errorCode - 1 is an index
-  int32_t attachedBuffer = -1; // >= 0: prologue of that Attached buffer; skipped while it is valid
+  /// >= 0: prologue of that Attached buffer, skipped while it is valid; uses its input, constants and the buffer itself only.
+  int32_t attachedBuffer = -1;
 };
 
 /// A tensor handed to an external call.

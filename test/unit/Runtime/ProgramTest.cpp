@@ -30,12 +30,12 @@ Program sample() {
   p.buffers = {{BufferSpec::Input, 0, e("s0*8")},
                {BufferSpec::Output, 0, e("s0*s1 + 1")},
                {BufferSpec::Constant, 0, 3},
-               {BufferSpec::Temp, 0, e("s0*4"), 0, 1},
+               {BufferSpec::Temp, 0, e("s0*4"), 1, 2},
                {BufferSpec::Attached, 0, 64, 0, 0, 0}};
   p.kernels = {{"copy", "tw_copy", 42, {0x7f, 'E', 'L', 'F'}}};
   KernelStep step;
   step.kernel = 0;
-  step.buffers = {0, 3, 4};
+  step.buffers = {0, 2, 4};
   step.offsets = {0, e("s0//2"), 8};
   step.ints = {e("s0"), -7};
   step.grid = e("s0*s1");
@@ -55,7 +55,10 @@ Program sample() {
   call.op = "aten.svd";
   call.reason = "only PyTorch has it";
   call.source = "model.py:9";
-  p.steps = {step, call};
+  KernelStep plain = step;
+  plain.attachedBuffer = -1;
+  plain.buffers = {0, 3, 4};
+  p.steps = {step, call, plain};
   return p;
 }
 
@@ -99,7 +102,7 @@ TEST(Program, RoundTripKeepsEverything) {
   EXPECT_EQ(q.outputs[1].offset, SizeExpr::symbol(0));
   EXPECT_EQ(q.checks[0].rhs.str(), "min(77, s1)");
   EXPECT_EQ(q.constants[0].bytes, p.constants[0].bytes);
-  EXPECT_EQ(q.buffers[3].lastStep, 1u);
+  EXPECT_EQ(q.buffers[3].lastStep, 2u);
   EXPECT_EQ(q.kernels[0].object, p.kernels[0].object);
   EXPECT_EQ(q.kernels[0].hash, 42u);
   auto &step = std::get<KernelStep>(q.steps[0]);
@@ -187,13 +190,18 @@ TEST(Program, WrongIndicesAreNamed) {
   expectInvalid(changed([](Program &p) { p.buffers[0].index = 3; }), "buffer 0: input 3 of 3");
   expectInvalid(changed([](Program &p) { p.buffers[1].index = 1; }), "alias");
   expectInvalid(changed([](Program &p) { p.buffers[2].index = 1; }), "buffer 2: constant 1 of 1");
-  expectInvalid(changed([](Program &p) { p.buffers[3].lastStep = 2; }), "buffer 3: step 2 of 2");
-  expectInvalid(changed([](Program &p) { p.buffers[3].firstStep = 1; }), "step 0: it uses buffer 3");
+  expectInvalid(changed([](Program &p) { p.buffers[3].lastStep = 3; }), "buffer 3: step 3 of 3");
+  expectInvalid(changed([](Program &p) { p.buffers[3].lastStep = 1; }), "step 2: it uses buffer 3");
   expectInvalid(changed([](Program &p) { p.buffers[4].attachedTo = 1; }), "attached to a scalar");
   expectInvalid(changed([&](Program &p) { step(p).kernel = 1; }), "step 0: kernel 1 of 1");
   expectInvalid(changed([&](Program &p) { step(p).buffers[0] = 5; }), "step 0: buffer 5 of 5");
   expectInvalid(changed([&](Program &p) { step(p).offsets.pop_back(); }), "as many offsets");
   expectInvalid(changed([&](Program &p) { step(p).attachedBuffer = 0; }), "not attached");
+  expectInvalid(changed([&](Program &p) {
+                  p.buffers[3].firstStep = 0;
+                  step(p).buffers[1] = 3;
+                }),
+                "which is not that input");
   expectInvalid(changed([](Program &p) { std::get<ExternalStep>(p.steps[1]).inputs[0].buffer = 7; }), "buffer 7 of 5");
   expectInvalid(changed([](Program &p) { p.kernels[0].symbol.clear(); }), "kernel 0: it has no symbol");
 }
