@@ -142,7 +142,7 @@ void bindCompile(nb::module_ &m) {
       [](const std::string &graph, size_t arguments, const nb::list &sources, const nb::list &results,
          const std::vector<std::string> &outputDevices, const std::string &device) {
         try {
-          return compileGraph(graph, arguments, sources, results, outputDevices, device);
+          return compileGraph(graph, arguments, sources, results, outputDevices, device).release(); // Python owns it
         } catch (const CompileError &error) {
           throw CompileFailure(asJson(error));
         }
