@@ -10,6 +10,7 @@
 #include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/Fallback.h"
 #include "tilewright/Torch/Memory.h"
+#include "tilewright/Torch/NativeCall.h"
 #include "tilewright/Torch/StridedMemory.h"
 
 #include <ATen/ATen.h>
@@ -71,6 +72,8 @@ void copyOnDevice(const at::Tensor &from, const at::Tensor &to) {
       copy.flip = *flip;
       return enqueue(std::move(copy));
     }
+  if (convertNatively(from, to))
+    return;
   noteFallback("aten::_copy_from");
   synchronize(currentStream());
   CpuViews views;

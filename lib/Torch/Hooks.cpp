@@ -5,6 +5,7 @@
 #include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/Generator.h"
 #include "tilewright/Torch/Memory.h"
+#include "tilewright/Torch/NativeOps.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
@@ -52,6 +53,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 void registerWithTorch() {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::SetAllocator(kDeviceType, &deviceAllocator(), 0);
+  registerFallbackOps(registerNativeOps());
 }
 
 } // namespace tilewright::npu

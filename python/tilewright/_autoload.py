@@ -1,7 +1,7 @@
 """Registers the device `npu` with PyTorch: called by `import torch` (entry point) and by `import tilewright`.
 
 The entry point runs inside everybody's `import torch`, where an exception would make torch unusable. So `load` never raises: what goes
-wrong is one warning. `import tilewright` asks for the device by name and raises.
+wrong is one warning. `import tilewright` asks for the device by name and raises (unless torch came first and has warned).
 """
 
 from __future__ import annotations

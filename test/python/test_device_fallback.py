@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-import tilewright  # noqa: F401
+import tilewright
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no native kernel on npu")
 
@@ -201,7 +201,7 @@ def test_strides_offset_and_conj_bit_reach_the_cpu_kernel():
 
 def test_output_that_overlaps_an_input_is_refused():
     x = torch.arange(6.0, device="npu")
-    with pytest.raises(RuntimeError, match="overlap|single memory location"):
+    with pytest.raises(RuntimeError, match=r"overlap|single memory location"):
         torch.lgamma(x[:-1], out=x[1:])
     with pytest.raises(RuntimeError, match="single memory location"):
         torch.lgamma(x, out=torch.zeros(1, device="npu").expand(6))
@@ -248,7 +248,7 @@ def test_given_generator_is_used_and_advanced():
 
 def test_tensors_of_two_devices_are_refused_and_scalars_are_not():
     x = torch.ones(3, device="npu")
-    with pytest.raises(RuntimeError, match="same device.*argument 'b' of device_fallback_test::add"):
+    with pytest.raises(RuntimeError, match=r"same device.*argument 'b' of device_fallback_test::add"):
         ops.add(x, torch.ones(3))
     assert ops.add(x, torch.tensor(2.0)).tolist() == [3, 3, 3]
     assert ops.lengths(x, torch.tensor([2])).tolist() == [1, 1], "lengths live in host memory on every device"

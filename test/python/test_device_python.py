@@ -149,12 +149,12 @@ def test_broadcasting_and_overlapping_copies():
     x.copy_(torch.arange(4.0, device="npu"))
     x[:2].copy_(torch.tensor([[7.0]]))
     assert x.tolist() == [[7] * 4, [7] * 4, [0, 1, 2, 3]]
-    with pytest.raises(RuntimeError, match="memory location|overlap"):
+    with pytest.raises(RuntimeError, match=r"memory location|overlap"):
         torch.zeros(1, device="npu").expand(3).copy_(torch.ones(3, device="npu"))
-    with pytest.raises(RuntimeError, match="overlap|memory location"):
+    with pytest.raises(RuntimeError, match=r"overlap|memory location"):
         y = torch.arange(6.0, device="npu")
         y[1:].copy_(y[:-1])
-    with pytest.raises(RuntimeError, match="expand|size"):
+    with pytest.raises(RuntimeError, match=r"expand|size"):
         x.copy_(torch.ones(5, device="npu"))
     assert torch.zeros(1, device="npu").expand(3).fill_(2).tolist() == [2, 2, 2], "a fill may write a cell thrice"
 
