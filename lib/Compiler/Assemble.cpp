@@ -200,8 +200,9 @@ private:
     step.kernel = it->second;
     for (BufferId id : planned.arguments.buffers) {
       step.buffers.push_back(buffer(id));
-      step.offsets.push_back(0);
     }
+    step.offsets = planned.arguments.byteOffsets;
+    step.offsets.resize(step.buffers.size());
     step.ints = planned.arguments.ints;
     step.grid = planned.launch.grid;
     step.grain = planned.launch.grain;

@@ -120,10 +120,20 @@ private:
 
 } // namespace
 
+/// What the fused kernel takes.
+static bool hasFusedKernel(const Nest &nest) {
+  for (size_t i = 0; i < nest.operands.size(); ++i) {
+    DType type = nest.operands[i].dtype;
+    if (nest.operands[i].rank() != 4 || (type != DType::F32 && !(i == 3 && type == DType::Bool)))
+      return false;
+  }
+  return nest.result.dtype == DType::F32;
+}
+
 void lowerAttention(Module &module) {
   std::vector<Nest> result;
   for (Nest &nest : module.nests)
-    if (nest.kind == Nest::Attention)
+    if (nest.kind == Nest::Attention && !hasFusedKernel(nest))
       Lowering(module, nest).run(result);
     else
       result.push_back(std::move(nest));

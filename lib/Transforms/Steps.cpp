@@ -1,6 +1,8 @@
 //===- Steps.cpp ----------------------------------------------------------===//
 
 #include "tilewright/Transforms/Steps.h"
+
+#include "tilewright/Target/Host/Attention.h"
 #include "tilewright/Transforms/Domain.h"
 
 namespace tilewright::loop {
@@ -48,9 +50,54 @@ private:
       steps.push_back({&group, "", "", nullptr, {}, {}, -1});
       return;
     case Group::Attention:
-      break; // lowered before fusion
+      planFusedAttention(group);
+      return;
     }
-    throw EmitError(group.members.front().op + ": a group of this kind has no kernel");
+  }
+
+  void planFusedAttention(Group &group) {
+    const Nest &nest = group.members.front();
+    const Tensor &q = nest.operands[0], &k = nest.operands[1], &v = nest.operands[2];
+    const Tensor *mask = nest.operands.size() > 3 ? &nest.operands[3] : nullptr;
+    auto strides = [](const Tensor &t) {
+      std::array<SizeExpr, 4> result;
+      for (int d = 0; d < 4; ++d)
+        result[d] = t.sizes[d].isConstant(1) ? SizeExpr(0) : t.strides[d];
+      return result;
+    };
+    auto contiguous = [](const Tensor &t) { return t.strides[3].isConstant(1); };
+    host::AttentionKind kind;
+    if (mask) {
+      kind.mask = mask->dtype == DType::Bool ? host::AttentionKind::Boolean : host::AttentionKind::Additive;
+      kind.maskContiguous = contiguous(*mask) && !mask->sizes[3].isConstant(1);
+    }
+    kind.outContiguous = contiguous(nest.result);
+    kind.causal = nest.causal;
+    kind.scale = nest.scale;
+    host::AttentionSizes sizes{q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3], strides(q),
+                               strides(k), strides(v), {}, strides(nest.result)};
+    if (mask)
+      sizes.mask = strides(*mask);
+    host::AttentionLaunch plan = host::planAttention(kind, sizes, target.matrix, target.threads);
+
+    PlannedStep step;
+    step.group = &group;
+    step.key = kind.key();
+    step.name = "attention";
+    step.emit = [kind, matrix = target.matrix](mlir::MLIRContext &context, llvm::StringRef symbol) {
+      return host::buildAttention(context, kind, matrix, symbol);
+    };
+    auto add = [&](const Tensor &t) {
+      step.arguments.buffers.push_back(t.buffer);
+      step.arguments.bufferTypes.push_back(t.dtype);
+      step.arguments.byteOffsets.push_back(t.offset * int64_t(sizeOf(t.dtype)));
+    };
+    for (const Tensor &t : nest.operands)
+      add(t);
+    add(nest.result);
+    step.arguments.ints = std::move(plan.ints);
+    step.launch = {plan.grid, plan.grain, plan.scratchBytes, plan.bytesMoved, plan.flops};
+    steps.push_back(std::move(step));
   }
 
   void planProduct(Group &group) {

@@ -26,8 +26,8 @@ struct FusionResult {
   std::vector<std::string> decisions; // one line each: what was fused into what, or why two did not fuse
 };
 
-/// Attention nests become two contractions with a softmax between them, whose division is in the second one's epilogue. Rows
-/// that are masked entirely give 0, as PyTorch's do.
+/// Attention nests that the fused kernel does not cover (it takes f32) become two contractions with a softmax between them,
+/// whose division is in the second one's epilogue. Rows that are masked entirely give 0, as PyTorch's do.
 void lowerAttention(Module &module);
 
 /// Before: nests as imported. After: groups; every buffer that the graph needs is written by exactly the groups that were asked to;

@@ -18,6 +18,7 @@ namespace tilewright::loop {
 struct KernelArguments {
   std::vector<BufferId> buffers;
   std::vector<DType> bufferTypes;
+  std::vector<SizeExpr> byteOffsets; // added to the buffers' pointers; empty: none (offsets are among the integers)
   std::vector<SizeExpr> ints;
   std::vector<unsigned> sites; // the kernel's error site i is the module's sites[i]
 };
