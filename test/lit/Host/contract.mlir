@@ -4,7 +4,7 @@
 // RUN: tilewright-opt %s -tile-to-vector=level=avx512 -tile-lower-contract=level=avx512 | FileCheck %s --check-prefix=BLOCK
 
 // CHECK-LABEL: tile.kernel @product
-// The stack: sums of 48 rows of two vectors, and copies of A.
+// The stack: sums of 96 rows of two vectors, and copies of A.
 // CHECK: llvm.alloca %{{.*}} x i8 {alignment = 64 : i64}
 // CHECK: llvm.alloca %{{.*}} x i8 {alignment = 64 : i64}
 // CHECK: tile.grid
