@@ -215,7 +215,8 @@ void onFault(int signal, siginfo_t *info, void *context) {
 
 } // namespace
 
-void installFaultHandlerIfWanted() {
+void prepareCodeRegistry() {
+  registryMutex();
   static std::once_flag once;
   bool wanted = switches::debugLevel() >= 1 || switches::alloc() == switches::AllocatorKind::Guard ||
                 switches::perf() || switches::gdb();

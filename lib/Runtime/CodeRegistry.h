@@ -34,9 +34,10 @@ private:
   const RunningKernel *outer;
 };
 
-/// A handler of SIGSEGV, SIGBUS, SIGILL and SIGFPE that says which kernel was running if the fault is in compiled code,
-/// and hands the signal on to the handler before it. Installed once, at the first load, if TILEWRIGHT_DEBUG >= 1,
-/// TILEWRIGHT_ALLOC=guard, TILEWRIGHT_PERF or TILEWRIGHT_GDB is set: a library changes no handlers unasked.
-void installFaultHandlerIfWanted();
+/// Before the first registration, with no lock held (Fork.h). Installs a handler of SIGSEGV, SIGBUS, SIGILL and SIGFPE
+/// that says which kernel was running if the fault is in compiled code, and hands the signal on to the handler before
+/// it. Installed once, at the first load, if TILEWRIGHT_DEBUG >= 1, TILEWRIGHT_ALLOC=guard, TILEWRIGHT_PERF or
+/// TILEWRIGHT_GDB is set: a library changes no handlers unasked.
+void prepareCodeRegistry();
 
 } // namespace tilewright

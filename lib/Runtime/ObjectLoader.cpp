@@ -393,11 +393,11 @@ Shared &shared() {
 
 std::shared_ptr<const LoadedObject> loadObject(std::span<const uint8_t> object, const std::string &name) {
   Digest key = digestOf(object.data(), object.size());
+  prepareCodeRegistry();
   std::lock_guard lock(shared().mutex);
   std::weak_ptr<const LoadedObject> &entry = shared().objects[key];
   if (auto loaded = entry.lock())
     return loaded;
-  installFaultHandlerIfWanted();
   std::shared_ptr<const LoadedObject> loaded = Loader(object, name).run();
   entry = loaded;
   return loaded;
