@@ -46,9 +46,11 @@ report.json and report.html are written in every case, up to where it went wrong
 
 /// What Python runs. Importing the package loads PyTorch and the device: where that fails, nothing of ours runs, so the
 /// message comes back in a file.
-constexpr const char *bootstrap = R"(import sys
+constexpr const char *bootstrap = R"(import sys, warnings
 try:
-    import tilewright.bringup.__main__ as command
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore') # the device's warning says what the error says
+        import tilewright.bringup.__main__ as command
 except ImportError as error:
     with open(sys.argv[1], 'w', encoding='utf-8') as file:
         file.write(' '.join(str(error).split()).rstrip('.'))

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", default="tilewright-report")
     parser.add_argument("--probe", help="what the native command found, JSON")
     parser.add_argument("--batches", type=_sizes, default=[])
-    parser.add_argument("--skip", type=lambda text: set(text.split(",")), default=set())
+    parser.add_argument("--skip", type=_steps, default=set(), metavar="STEP,...")
     parser.add_argument("--tolerance", type=float)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--search-seconds", type=float, default=30.0)
@@ -81,6 +81,13 @@ def _crashed(spec: str, folder: str, number: int) -> Report:
     conclude(report.data)
     report.write()
     return report
+
+
+def _steps(text: str) -> set[str]:
+    steps = set(text.split(","))
+    if unknown := steps - set(runner.OPTIONAL):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: no step that can be left out; these are {', '.join(runner.OPTIONAL)}")
+    return steps
 
 
 def _sizes(text: str) -> list[int]:

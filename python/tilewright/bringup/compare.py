@@ -48,8 +48,9 @@ def ulp_of(reference: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The distance of neighbouring numbers of `dtype` at each element of a float64 tensor; at 0 and below the normal numbers
     that of the denormals."""
     fraction, least = _FORMATS[dtype]
-    exponent = torch.frexp(reference).exponent.clamp(min=least + 1) - 1  # frexp's fraction lies in [0.5, 1)
-    return torch.ldexp(torch.ones((), dtype=torch.float64), exponent - fraction)
+    exponent = torch.frexp(reference).exponent - 1  # frexp's fraction lies in [0.5, 1)
+    exponent = torch.where(reference == 0, least, exponent).clamp(min=least)
+    return torch.ldexp(torch.ones_like(reference), exponent - fraction)
 
 
 def difference(found: torch.Tensor, reference: torch.Tensor) -> Difference:

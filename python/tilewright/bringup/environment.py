@@ -38,7 +38,7 @@ def environment(probe_file: str | None) -> dict[str, Any]:
         "vector_bits": properties.vector_bits,
         "npu_threads": properties.multi_processor_count,
         "cpu_threads": torch.get_num_threads(),
-        "memory_limit_bytes": properties.total_memory,
+        "memory_limit_bytes": npu.mem_get_info()[1],
         "packages": {name: version for name in ("numpy", "transformers", "safetensors") if (version := _version(name))},
     }
     return result

@@ -140,9 +140,11 @@ def while_running(error: Exception, where: str, fallback: ExitCode) -> BringupEr
     if type(error).__module__.startswith("torch._dynamo"):
         return BringupError(
             ExitCode.COMPILE,
-            f"the model does not compile: {first_sentence(error)}",
+            f"the model does not compile: {first_sentence(inner if isinstance(inner, BaseException) else error)}",
             user_frame(error.__traceback__) or where,
-            "Dynamo could not trace it: the detail in the report says which construct; see docs/compile.md",
+            "The back end failed: its traceback is in the report"
+            if isinstance(inner, BaseException)
+            else "Dynamo could not trace it: the detail in the report says which construct; see docs/compile.md",
             detail_of(error),
         )
     return BringupError(

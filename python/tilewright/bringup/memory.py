@@ -14,7 +14,7 @@ from .session import Session
 
 
 def memory(session: Session) -> dict[str, Any]:
-    limit = torch.npu.get_device_properties().total_memory  # type: ignore[attr-defined]
+    limit = torch.npu.mem_get_info()[1]  # type: ignore[attr-defined]
     result: dict[str, Any] = {
         "limit_bytes": limit,
         "weight_bytes": weight_bytes(session.npu_model),

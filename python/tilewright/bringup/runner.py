@@ -28,7 +28,7 @@ from .text import bytes_text
 from .verdict import conclude
 
 STEPS = ("environment", "load", "sample", "compile", "numerics", "coverage", "memory", "speed")
-OPTIONAL = ("numerics", "coverage", "memory", "speed")
+OPTIONAL = STEPS[4:]  # what --skip may leave out
 
 
 class Progress:
@@ -129,7 +129,7 @@ def _steps(runner: Runner, spec: str, options: Options, probe: str | None) -> No
         if not runner.step(
             "load",
             lambda: load_model(session, spec),
-            lambda r: f"{r['class']}, {r['parameters'] / 1e6:.1f} million parameters, {bytes_text(r['weight_bytes'])}",
+            lambda r: f"{r['class']}, {r['parameters']:,} parameters, {bytes_text(r['weight_bytes'])}",
         ):
             return
         runner.step(
