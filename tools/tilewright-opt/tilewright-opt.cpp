@@ -1,7 +1,8 @@
 //===- tilewright-opt.cpp - runs passes on .mlir files, for tests -------------------------------------------------===//
 //
-// As mlir-opt with the tile dialect and the passes of the host target; `tilewright-opt --emit=asm|object|llvm FILE [--level=..]` compiles a kernel
-// to the end instead, and `tilewright-opt --graph=nests|groups|tile FILE.json` shows the graph level.
+// As mlir-opt with the tile dialect and the passes of the host target; `tilewright-opt --emit=asm|object|llvm FILE
+// [--level=..]` compiles a kernel to the end instead, and `tilewright-opt --graph=nests|groups|tile FILE.json` shows
+// the graph level.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 

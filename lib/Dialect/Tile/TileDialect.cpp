@@ -37,7 +37,8 @@ LogicalResult BufferType::verify(function_ref<InFlightDiagnostic()> emitError, T
   bool good = element.isF32() || element.isF64() || element.isBF16() || element.isF16() ||
               (integer && integer.isSignless() && llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth()));
   if (!good)
-    return emitError() << "a buffer holds f32, f64, bf16, f16 or signless integers of 1, 8, 16, 32 or 64 bits, not " << element;
+    return emitError() << "a buffer holds f32, f64, bf16, f16 or signless integers of 1, 8, 16, 32 or 64 bits, not "
+                       << element;
   return success();
 }
 

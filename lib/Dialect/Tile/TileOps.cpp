@@ -64,7 +64,7 @@ static ParseResult parseAccess(OpAsmParser &parser, Operands &strides, DenseI64A
 static void printAccess(OpAsmPrinter &printer, Operation *op, OperandRange strides, DenseI64ArrayAttr integers,
                         OperandRange valid) {
   if (!integers.empty()) {
-    printer << " strides ";
+    printer << "strides ";
     printDynamicIndexList(printer, op, strides, integers);
   }
   printValid(printer, op, valid);
@@ -132,10 +132,12 @@ static LogicalResult verifyFill(Operation *op, Type tile, std::optional<TypedAtt
   return success();
 }
 
-static LogicalResult verifyAccess(Operation *op, Type tile, ArrayRef<int64_t> strides, ValueRange dynamic, ValueRange valid) {
+static LogicalResult verifyAccess(Operation *op, Type tile, ArrayRef<int64_t> strides, ValueRange dynamic,
+                                  ValueRange valid) {
   const size_t rank = shapeOf(tile).size();
   if (strides.size() != rank)
-    return op->emitOpError() << "has " << strides.size() << " strides for a tile of rank " << rank << " (" << tile << ")";
+    return op->emitOpError() << "has " << strides.size() << " strides for a tile of rank " << rank << " (" << tile
+                             << ")";
   size_t holes = llvm::count(strides, ShapedType::kDynamic);
   if (holes != dynamic.size())
     return op->emitOpError() << "has " << dynamic.size() << " stride operands for " << holes << " dynamic strides";
@@ -185,9 +187,8 @@ void KernelOp::print(OpAsmPrinter &printer) {
   printer << ' ';
   printer.printSymbolName(getSymName());
   printer << '(';
-  llvm::interleaveComma(getBlock().getArguments(), printer, [&](BlockArgument argument) {
-    printer.printRegionArgument(argument);
-  });
+  llvm::interleaveComma(getBlock().getArguments(), printer,
+                        [&](BlockArgument argument) { printer.printRegionArgument(argument); });
   printer << ')';
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {getSymNameAttrName()});
   printer << ' ';
@@ -202,7 +203,8 @@ LogicalResult KernelOp::verify() {
       return emitOpError() << "argument " << argument.getArgNumber() << " has type " << argument.getType()
                            << ": arguments are buffers and, after these, integers of type index";
     if (isBuffer && ints)
-      return emitOpError() << "argument " << argument.getArgNumber() << " is a buffer after an integer: buffers come first";
+      return emitOpError() << "argument " << argument.getArgNumber()
+                           << " is a buffer after an integer: buffers come first";
     ints |= !isBuffer;
   }
   return success();
@@ -367,8 +369,9 @@ LogicalResult ReduceOp::verify() {
   Type element = elementOf(getSource().getType());
   if (!supports(getKind(), element))
     return emitOpError() << "cannot combine elements of type " << element << " by " << stringifyReduceKind(getKind())
-                         << (isa<FloatType>(element) ? " (floats: add mul max min maxnum minnum)"
-                                                     : " (integers: add mul max min umax umin and or xor; i1: umax umin and or xor)");
+                         << (isa<FloatType>(element)
+                                 ? " (floats: add mul max min maxnum minnum)"
+                                 : " (integers: add mul max min umax umin and or xor; i1: umax umin and or xor)");
   return verifyValid(*this, getSource().getType(), getValid());
 }
 
@@ -382,8 +385,8 @@ LogicalResult SplatOp::verify() {
 // pack, contract
 //===----------------------------------------------------------------------===//
 
-void PackOp::build(OpBuilder &builder, OperationState &state, Value source, Value offset, ArrayRef<OpFoldResult> strides,
-                   Value k, Value n, Value panel, Value panelOffset) {
+void PackOp::build(OpBuilder &builder, OperationState &state, Value source, Value offset,
+                   ArrayRef<OpFoldResult> strides, Value k, Value n, Value panel, Value panelOffset) {
   SmallVector<Value> values;
   SmallVector<int64_t> integers;
   split(strides, values, integers);
@@ -400,7 +403,8 @@ static LogicalResult verifyMatrixStrides(Operation *op, ArrayRef<int64_t> stride
   return success();
 }
 
-/// Panels have the type of the matrix, or hold its bf16 or f16 elements as f32 (where the target has no dot product of them).
+/// Panels have the type of the matrix, or hold its bf16 or f16 elements as f32 (where the target has no dot product of
+/// them).
 static bool arePanelsOf(Value panels, Value matrix) {
   Type packed = cast<BufferType>(panels.getType()).getElementType();
   Type element = cast<BufferType>(matrix.getType()).getElementType();
@@ -414,8 +418,9 @@ LogicalResult PackOp::verify() {
   return verifyMatrixStrides(*this, getStaticStrides(), getStrides());
 }
 
-void ContractOp::build(OpBuilder &builder, OperationState &state, Value lhs, Value lhsOffset, ArrayRef<OpFoldResult> strides,
-                       Value panels, Value panelOffset, Value m, Value n, Value k, RankedTensorType accumulator) {
+void ContractOp::build(OpBuilder &builder, OperationState &state, Value lhs, Value lhsOffset,
+                       ArrayRef<OpFoldResult> strides, Value panels, Value panelOffset, Value m, Value n, Value k,
+                       RankedTensorType accumulator) {
   SmallVector<Value> values;
   SmallVector<int64_t> integers;
   split(strides, values, integers);
@@ -451,7 +456,8 @@ LogicalResult ContractOp::verifyRegions() {
     good = block.getArgument(i).getType().isIndex();
   auto accumulator = good ? dyn_cast<ShapedType>(block.getArgument(0).getType()) : ShapedType();
   if (!accumulator || accumulator.getRank() != 1 || !accumulator.hasStaticShape())
-    return emitOpError() << "region takes (tensor<Wxf32>, index, index, index): accumulator, row, column, valid columns";
+    return emitOpError()
+           << "region takes (tensor<Wxf32>, index, index, index): accumulator, row, column, valid columns";
   if (isa<VectorType>(accumulator)) // Tiles have become vectors, loads and stores those of the target.
     return success();
   WalkResult result = getEpilogue().walk([&](Operation *op) -> WalkResult {

@@ -39,7 +39,8 @@ PhaseTimer::~PhaseTimer() {
   code.phases.push_back({name, now(CLOCK_MONOTONIC) - start, now(CLOCK_THREAD_CPUTIME_ID) - cpuStart});
 }
 
-static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::TargetMachine &machine, const HostTarget &target) {
+static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::TargetMachine &machine,
+                    const HostTarget &target) {
   module.setTargetTriple(machine.getTargetTriple().str());
   module.setDataLayout(machine.createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
@@ -58,9 +59,10 @@ static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::Ta
   }
 }
 
-/// A short pipeline of our own. Tiles are vectors already, so that vectorisers have nothing to do; the unroller spills the
-/// accumulators of micro-kernels (measured: half the speed). What is left to win is common subexpressions (masks, addresses), invariant code
-/// and branches. A second InstCombine before the loop passes changed no instruction of softmax, GELU or layer norm and took 1 ms of 19.
+/// A short pipeline of our own. Tiles are vectors already, so that vectorisers have nothing to do; the unroller spills
+/// the accumulators of micro-kernels (measured: half the speed). What is left to win is common subexpressions (masks,
+/// addresses), invariant code and branches. A second InstCombine before the loop passes changed no instruction of
+/// softmax, GELU or layer norm and took 1 ms of 19.
 static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;

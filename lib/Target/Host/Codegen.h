@@ -17,7 +17,8 @@ private:
   double start, cpuStart;
 };
 
-/// `module` holds LLVM dialect only; `symbol` names its one visible function. Fills bytes, phases and, if asked for, assembly.
+/// `module` holds LLVM dialect only; `symbol` names its one visible function. Fills bytes, phases and, if asked for,
+/// assembly.
 llvm::Error generateObject(mlir::ModuleOp module, llvm::StringRef symbol, const HostTarget &target,
                            const DumpOptions &options, ObjectCode &code);
 

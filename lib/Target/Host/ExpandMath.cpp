@@ -1,7 +1,8 @@
 //===- ExpandMath.cpp - what no instruction does becomes formulas ------------------------------------------------===//
 //
-// Three steps: arithmetic on bf16 and f16 becomes arithmetic on f32 between conversions; functions become formulas; and what is left of
-// bf16 and f16, moving bits about, moves 16-bit integers, since LLVM makes calls of library functions of half the types' operations.
+// Three steps: arithmetic on bf16 and f16 becomes arithmetic on f32 between conversions; functions become formulas; and
+// what is left of bf16 and f16, moving bits about, moves 16-bit integers, since LLVM makes calls of library functions
+// of half the types' operations.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 
@@ -31,7 +32,9 @@ static bool isHalf(Type type) {
 //===----------------------------------------------------------------------===//
 
 /// Operations that move or name bits and compute nothing.
-static bool movesOnly(Operation *op) { return isa<arith::ConstantOp, arith::SelectOp, arith::BitcastOp, arith::ExtFOp, arith::TruncFOp>(op); }
+static bool movesOnly(Operation *op) {
+  return isa<arith::ConstantOp, arith::SelectOp, arith::BitcastOp, arith::ExtFOp, arith::TruncFOp>(op);
+}
 
 static void computeInFloat(Operation *op) {
   bool halves = llvm::any_of(op->getOperandTypes(), isHalf) || llvm::any_of(op->getResultTypes(), isHalf);
@@ -56,7 +59,8 @@ static void computeInFloat(Operation *op) {
   result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
 }
 
-/// Between bf16 or f16 and anything but f32 a conversion goes through f32. (From f64 that rounds twice, as PyTorch does.)
+/// Between bf16 or f16 and anything but f32 a conversion goes through f32. (From f64 that rounds twice, as PyTorch
+/// does.)
 static Value convertFloat(MathEmitter &m, Operation *op) {
   Value x = op->getOperand(0);
   Type from = elementOf(x), to = elementOf(op->getResult(0));
@@ -89,7 +93,8 @@ static void moveHalvesAsIntegers(Operation *root) {
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments())
           argument.setType(integerOf(argument.getType()));
-    if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && constant.getType() != constant.getValue().getType()) {
+    if (auto constant = dyn_cast<arith::ConstantOp>(op);
+        constant && constant.getType() != constant.getValue().getType()) {
       Type i16 = IntegerType::get(op->getContext(), 16);
       if (auto number = dyn_cast<FloatAttr>(constant.getValue()))
         constant.setValueAttr(IntegerAttr::get(i16, number.getValue().bitcastToAPInt()));

@@ -35,7 +35,8 @@ private:
 
 } // namespace
 
-static LogicalResult lower(ModuleOp module, tile::KernelOp kernel, const HostTarget &target, const DumpOptions &options) {
+static LogicalResult lower(ModuleOp module, tile::KernelOp kernel, const HostTarget &target,
+                           const DumpOptions &options) {
   Steps step(module, options);
   return success(succeeded(step("tile-unroll", [&] { return unrollTiles(kernel); })) &&
                  succeeded(step("tile-peel-tails", [&] { return peelTails(kernel), success(); })) &&
@@ -63,7 +64,9 @@ llvm::Expected<ObjectCode> compileKernel(ModuleOp module, const HostTarget &targ
       append(problems, diagnostic);
     return success();
   });
-  auto refuse = [&](const char *otherwise) { return llvm::createStringError(problems.empty() ? otherwise : problems.c_str()); };
+  auto refuse = [&](const char *otherwise) {
+    return llvm::createStringError(problems.empty() ? otherwise : problems.c_str());
+  };
 
   auto kernels = llvm::to_vector(module.getOps<tile::KernelOp>());
   if (kernels.size() != 1)

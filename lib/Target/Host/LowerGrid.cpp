@@ -86,8 +86,10 @@ void GridLowering::lowerErrors() {
     auto first = b.create<scf::IfOp>(none, /*withElseRegion=*/false);
     b.setInsertionPointToStart(first.thenBlock());
     b.create<LLVM::StoreOp>(b.create<arith::ConstantIntOp>(op.getSite() + 1, 64), code, 8);
-    b.create<LLVM::StoreOp>(b.create<arith::IndexCastOp>(i64, op.getIndex()), field(offsetof(KernelContext, errorIndex)), 8);
-    b.create<LLVM::StoreOp>(b.create<arith::IndexCastOp>(i64, op.getBound()), field(offsetof(KernelContext, errorBound)), 8);
+    b.create<LLVM::StoreOp>(b.create<arith::IndexCastOp>(i64, op.getIndex()),
+                            field(offsetof(KernelContext, errorIndex)), 8);
+    b.create<LLVM::StoreOp>(b.create<arith::IndexCastOp>(i64, op.getBound()),
+                            field(offsetof(KernelContext, errorBound)), 8);
     op.erase();
   });
 }
@@ -138,7 +140,8 @@ void GridLowering::lowerGridLoop(tile::GridOp grid, Value begin, Value end) {
 
 LogicalResult GridLowering::run() {
   Type i64 = b.getI64Type();
-  auto function = b.create<func::FuncOp>(kernel.getSymName(), b.getFunctionType({pointer, pointer, i64, i64, pointer}, i64));
+  auto function =
+      b.create<func::FuncOp>(kernel.getSymName(), b.getFunctionType({pointer, pointer, i64, i64, pointer}, i64));
   Block *entry = function.addEntryBlock();
   buffers = entry->getArgument(0);
   ints = entry->getArgument(1);
@@ -148,7 +151,8 @@ LogicalResult GridLowering::run() {
   replaceMemory();
   for (BlockArgument left : kernel.getBlock().getArguments())
     if (!left.use_empty())
-      return left.getUsers().begin()->emitOpError("still uses a buffer where a kernel becomes a function: its lowering has not run");
+      return left.getUsers().begin()->emitOpError(
+          "still uses a buffer where a kernel becomes a function: its lowering has not run");
   tile::GridOp grid = kernel.getGrid();
   entry->getOperations().splice(entry->end(), kernel.getBlock().getOperations());
   b.setInsertionPoint(grid);

@@ -42,12 +42,8 @@ Value MathEmitter::polynomial(Value x, ArrayRef<double> coefficients) {
 
 Value MathEmitter::logicalNot(Value x) { return bitXor(x, integer(x.getType(), 1)); }
 
-Value MathEmitter::shiftLeft(Value x, int64_t bits) {
-  return b.create<arith::ShLIOp>(x, integer(x.getType(), bits));
-}
-Value MathEmitter::shiftRight(Value x, int64_t bits) {
-  return b.create<arith::ShRUIOp>(x, integer(x.getType(), bits));
-}
+Value MathEmitter::shiftLeft(Value x, int64_t bits) { return b.create<arith::ShLIOp>(x, integer(x.getType(), bits)); }
+Value MathEmitter::shiftRight(Value x, int64_t bits) { return b.create<arith::ShRUIOp>(x, integer(x.getType(), bits)); }
 Value MathEmitter::shiftRightSigned(Value x, int64_t bits) {
   return b.create<arith::ShRSIOp>(x, integer(x.getType(), bits));
 }

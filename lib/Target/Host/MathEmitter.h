@@ -1,7 +1,7 @@
 //===- MathEmitter.h - writing formulas over f32, f64 and integers -*- C++ -*-===//
 //
-// Values are scalars or vectors; constants take the shape of the emitter. Every operation is one of arith, so that a formula
-// reads like its derivation.
+// Values are scalars or vectors; constants take the shape of the emitter. Every operation is one of arith, so that a
+// formula reads like its derivation.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -52,7 +52,8 @@ public:
   Value abs(Value x) { return b.create<mlir::math::AbsFOp>(x); }
   Value sqrt(Value x) { return b.create<mlir::math::SqrtOp>(x); }
   Value copySign(Value magnitude, Value sign) { return b.create<mlir::math::CopySignOp>(magnitude, sign); }
-  /// x * y + z: fused where the level has the instruction, else rounded twice. For formulas whose error bound allows either.
+  /// x * y + z: fused where the level has the instruction, else rounded twice. For formulas whose error bound allows
+  /// either.
   Value mulAdd(Value x, Value y, Value z);
   /// coefficients[0] + x * (coefficients[1] + ...), Horner's scheme.
   Value polynomial(Value x, llvm::ArrayRef<double> coefficients);
@@ -74,14 +75,15 @@ public:
   Value shiftLeft(Value x, int64_t bits);
   Value shiftRight(Value x, int64_t bits);       // zeros come in
   Value shiftRightSigned(Value x, int64_t bits); // the sign comes in
-  Value bits(Value x); // the integer of the same width
+  Value bits(Value x);                           // the integer of the same width
   Value floatOf(Value bits);
 
   Value widen(Value x) { return b.create<mlir::arith::ExtFOp>(f64(), x); }
   Value narrow(Value x) { return b.create<mlir::arith::TruncFOp>(f32(), x); }
 
-  /// Round to nearest, ties to even, for |x| < 2^22 (f32) or 2^51 (f64), by adding and subtracting 1.5 * 2^23 or 2^52: the sum's low bits are the
-  /// integer. NaN gives NaN and some integer, which float-to-integer conversion does not promise.
+  /// Round to nearest, ties to even, for |x| < 2^22 (f32) or 2^51 (f64), by adding and subtracting 1.5 * 2^23 or 2^52:
+  /// the sum's low bits are the integer. NaN gives NaN and some integer, which float-to-integer conversion does not
+  /// promise.
   struct Rounded {
     Value number;  // a float
     Value integer; // i32 or i64

@@ -1,5 +1,6 @@
 //===- MathErf.cpp - the error function and its complement -------------------------------------------------------===//
 
+#include "MathAvx512.h"
 #include "MathCoefficients.h"
 #include "MathFunctions.h"
 
@@ -7,9 +8,11 @@ using namespace mlir;
 
 namespace tilewright::host {
 
-/// |x| < 1: x + x P(x^2). Else 1 - e^(-x Q(x)) with Q fitted to -log(erfc(x)) / x: the error of the exponential is that of erfc, which is small
-/// against 1. From 4 on erf is 1 in f32.
+/// |x| < 1: x + x P(x^2). Else 1 - e^(-x Q(x)) with Q fitted to -log(erfc(x)) / x: the error of the exponential is that
+/// of erfc, which is small against 1. From 4 on erf is 1 in f32.
 Value emitErf(MathEmitter &m, Value x) {
+  if (hasWholeAvx512Vectors(m))
+    return emitOddByTable(m, x, coefficients::erfTableStep, coefficients::erfTable);
   Value a = m.abs(x);
   Value near = m.mulAdd(a, m.polynomial(m.mul(a, a), coefficients::erfNearF32), a);
   Value top = m.f(4.0);

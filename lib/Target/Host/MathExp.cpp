@@ -1,5 +1,6 @@
 //===- MathExp.cpp - exponential and hyperbolic functions --------------------------------------------------------===//
 
+#include "MathAvx512.h"
 #include "MathCoefficients.h"
 #include "MathFunctions.h"
 
@@ -13,9 +14,29 @@ namespace tilewright::host {
 static constexpr double kLn2Hi = 0.693359375, kLn2Lo = -2.1219444005469057e-4;
 static constexpr double kLog2E = 1.4426950408889634;
 
-/// y * 2^n for -252 <= n <= 254: in two factors, since 2^n alone may be no normal number. The first product is exact, the second
-/// one rounds once, also to a denormal.
-static Value scale(MathEmitter &m, Value y, Value n) {
+namespace {
+
+/// 2^n y, n near x / unit.
+struct Quotient {
+  Value number;  // n, f32
+  Value integer; // n, i32; only where there is no instruction that scales by a float
+};
+
+} // namespace
+
+static Quotient roundQuotient(MathEmitter &m, Value x) {
+  if (hasWholeAvx512Vectors(m))
+    return {m.b.create<math::RoundEvenOp>(x), {}};
+  auto [number, integer] = m.round(x);
+  return {number, integer};
+}
+
+/// y * 2^n for -252 <= n <= 254: in two factors, since 2^n alone may be no normal number. The first product is exact,
+/// the second one rounds once, also to a denormal.
+static Value scale(MathEmitter &m, Value y, Quotient quotient) {
+  Value n = quotient.integer;
+  if (!n)
+    return emitScalef(m, y, quotient.number);
   Value half = m.shiftRightSigned(n, 1);
   return m.mul(m.mul(y, m.powerOfTwo(half)), m.powerOfTwo(m.subi(n, half)));
 }
@@ -30,9 +51,9 @@ static Value clamp(MathEmitter &m, Value x, double low, double high) {
 /// e^x = 2^n e^r. Beyond the limits the result is infinity or zero anyway.
 Value emitExp(MathEmitter &m, Value x) {
   x = clamp(m, x, -104.0, 89.0);
-  auto [number, n] = m.round(m.mul(x, m.f(kLog2E)));
-  Value r = m.mulAdd(number, m.f(-kLn2Hi), x);
-  r = m.mulAdd(number, m.f(-kLn2Lo), r);
+  Quotient n = roundQuotient(m, m.mul(x, m.f(kLog2E)));
+  Value r = m.mulAdd(n.number, m.f(-kLn2Hi), x);
+  r = m.mulAdd(n.number, m.f(-kLn2Lo), r);
   Value p = m.polynomial(r, coefficients::expF32);
   Value y = m.add(m.mulAdd(m.mul(r, r), p, r), m.f(1.0));
   return scale(m, y, n);
@@ -40,8 +61,8 @@ Value emitExp(MathEmitter &m, Value x) {
 
 Value emitExp2(MathEmitter &m, Value x) {
   x = clamp(m, x, -151.0, 129.0);
-  auto [number, n] = m.round(x);
-  Value r = m.sub(x, number); // exact
+  Quotient n = roundQuotient(m, x);
+  Value r = m.sub(x, n.number); // exact
   Value y = m.mulAdd(r, m.polynomial(r, coefficients::exp2F32), m.f(1.0));
   return scale(m, y, n);
 }
@@ -79,6 +100,8 @@ Value emitCosh(MathEmitter &m, Value x) {
 
 /// Near zero a polynomial, elsewhere 1 - 2 / (e^2|x| + 1), where the error of exp weighs at most half.
 Value emitTanh(MathEmitter &m, Value x) {
+  if (hasWholeAvx512Vectors(m))
+    return emitOddByTable(m, x, coefficients::tanhTableStep, coefficients::tanhTable);
   Value a = m.abs(x);
   Value u = m.mul(x, x);
   Value near = m.mulAdd(m.mul(u, a), m.polynomial(u, coefficients::tanhF32), a);

@@ -1,8 +1,8 @@
 //===- MathFunctions.h - elementary functions as formulas ----------*- C++ -*-===//
 //
-// Functions of f32 tiles and scalars, at most 2 ULP from the true value over the whole range; special values as IEEE 754 and C's
-// Annex F have them. What runs in inner loops (exp, exp2, log, tanh, erf) is computed in f32; the rest in f64 and rounded once, which
-// leaves little to prove and costs twice the registers. Coefficients: coefficients.py.
+// Functions of f32 tiles and scalars, at most 2 ULP from the true value over the whole range; special values as IEEE
+// 754 and C's Annex F have them. What runs in inner loops (exp, exp2, log, tanh, erf) is computed in f32; the rest in
+// f64 and rounded once, which leaves little to prove and costs twice the registers. Coefficients: coefficients.py.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -61,7 +61,7 @@ mlir::Value emitFma(MathEmitter &m, mlir::Value x, mlir::Value y, mlir::Value z)
 mlir::Value emitFmod(MathEmitter &m, mlir::Value x, mlir::Value y);
 
 // MathHalf.cpp: conversions of bf16 and f16 on integers, round to nearest even, NaN stays quiet.
-mlir::Value emitHalfToFloat(MathEmitter &m, mlir::Value x);                    // f32
+mlir::Value emitHalfToFloat(MathEmitter &m, mlir::Value x);                     // f32
 mlir::Value emitFloatToHalf(MathEmitter &m, mlir::Value x, mlir::Type element); // from f32
 
 // MathLibm.cpp

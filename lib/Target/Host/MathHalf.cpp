@@ -1,7 +1,7 @@
 //===- MathHalf.cpp - bf16 and f16 -------------------------------------------------------------------------------===//
 //
-// The CPU's instruction for bf16 (AVX512-BF16) takes denormals for zero, so bf16 is converted on integers on every level. F16C
-// converts as IEEE 754 says.
+// The CPU's instruction for bf16 (AVX512-BF16) takes denormals for zero, so bf16 is converted on integers on every
+// level. F16C converts as IEEE 754 says.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 
@@ -42,7 +42,8 @@ Value emitHalfToFloat(MathEmitter &m, Value x) {
   return f16ToFloat(m, m.b.create<arith::ExtUIOp>(m.i32(), halfBits(m, x)));
 }
 
-/// Round to nearest even: add half a unit less one, and one more if the kept part is odd; the carry may go up to infinity.
+/// Round to nearest even: add half a unit less one, and one more if the kept part is odd; the carry may go up to
+/// infinity.
 static Value floatToBf16(MathEmitter &m, Value x) {
   Value bits = m.bits(x);
   Value odd = m.bitAnd(m.shiftRight(bits, 16), m.i(1));

@@ -48,7 +48,8 @@ Value callLibm(MathEmitter &m, StringRef function, ValueRange arguments) {
         Value position = b.create<arith::IndexCastOp>(b.getI64Type(), lane);
         SmallVector<Value> scalars;
         for (Value place : memory)
-          scalars.push_back(b.create<LLVM::LoadOp>(f64, b.create<LLVM::GEPOp>(pointer, f64, place, ValueRange{position}), 8));
+          scalars.push_back(
+              b.create<LLVM::LoadOp>(f64, b.create<LLVM::GEPOp>(pointer, f64, place, ValueRange{position}), 8));
         Value result = b.create<LLVM::CallOp>(callee, scalars).getResult();
         b.create<LLVM::StoreOp>(result, b.create<LLVM::GEPOp>(pointer, f64, memory[0], ValueRange{position}), 8);
         b.create<scf::YieldOp>();
@@ -56,7 +57,8 @@ Value callLibm(MathEmitter &m, StringRef function, ValueRange arguments) {
   return b.create<LLVM::LoadOp>(type, memory[0], 64);
 }
 
-Value unlessRare(MathEmitter &m, Value rare, Type result, llvm::function_ref<Value()> fast, llvm::function_ref<Value()> slow) {
+Value unlessRare(MathEmitter &m, Value rare, Type result, llvm::function_ref<Value()> fast,
+                 llvm::function_ref<Value()> slow) {
   ImplicitLocOpBuilder &b = m.b;
   Value any = isa<VectorType>(rare.getType()) ? reduceVector(b, tile::ReduceKind::Or, rare, {}) : rare;
   auto choice = b.create<scf::IfOp>(result, any, /*withElseRegion=*/true);

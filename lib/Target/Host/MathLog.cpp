@@ -52,7 +52,8 @@ struct SplitLog {
 static SplitLog splitLog(MathEmitter &m, Value x) {
   Type i64 = m.i64();
   Value bits = m.bits(x);
-  // The exponent as a number: added below the bits of 2^52, where a unit in the last place is 1. Biased to stay positive.
+  // The exponent as a number: added below the bits of 2^52, where a unit in the last place is 1. Biased to stay
+  // positive.
   constexpr int64_t root = 0x3fe6a09e667f3bcd; // sqrt(1/2)
   Value shifted = m.subi(bits, m.integer(i64, root - (int64_t(1023) << 52)));
   Value biased = m.shiftRight(shifted, 52);
@@ -75,7 +76,8 @@ Value emitLog10(MathEmitter &m, Value x) {
   return withSpecialValues(m, x, m.narrow(m.mul(m.mulAdd(e, m.d(kLn2), log), m.d(kLog10E))));
 }
 
-/// log(1 + x) of a finite f64 x > -1. With u = 1 + x rounded, log(1 + x) = log(u) + (x - (u - 1)) / u to second order of what was lost.
+/// log(1 + x) of a finite f64 x > -1. With u = 1 + x rounded, log(1 + x) = log(u) + (x - (u - 1)) / u to second order
+/// of what was lost.
 static Value log1pF64(MathEmitter &m, Value x) {
   Value u = m.add(x, m.d(1.0));
   auto [e, log] = splitLog(m, u);
@@ -117,8 +119,8 @@ Value emitAtanh(MathEmitter &m, Value x) {
   return m.copySign(y, x);
 }
 
-/// |x|^y = 2^(y log2 |x|) in f64, where the product's error is below 2^-42: the result is off by little more than half an ULP. Then the sign and C's
-/// list of special values.
+/// |x|^y = 2^(y log2 |x|) in f64, where the product's error is below 2^-42: the result is off by little more than half
+/// an ULP. Then the sign and C's list of special values.
 Value emitPow(MathEmitter &m, Value x, Value y) {
   Value base = m.abs(x), exponent = m.widen(y);
   auto [e, log] = splitLog(m, m.widen(base));
@@ -142,7 +144,8 @@ Value emitPow(MathEmitter &m, Value x, Value y) {
   auto [whole, integer] = m.round(exponent);
   Value small = m.less(yMagnitude, m.f(0x1p24));
   Value isInteger = m.bitOr(m.logicalNot(small), m.equal(whole, exponent));
-  Value lowBit = m.compare(MathEmitter::CompareInt::ne, m.bitAnd(integer, m.integer(m.i64(), 1)), m.integer(m.i64(), 0));
+  Value lowBit =
+      m.compare(MathEmitter::CompareInt::ne, m.bitAnd(integer, m.integer(m.i64(), 1)), m.integer(m.i64(), 0));
   Value odd = m.bitAnd(m.bitAnd(small, isInteger), lowBit);
   power = m.select(odd, m.copySign(power, x), power);
   Value finiteNegative = m.bitAnd(m.less(x, zero), m.less(base, inf));

@@ -11,8 +11,8 @@ namespace tilewright::host {
 /// From here on every number is an integer.
 static double wholeFrom(Value x) { return getElementTypeOrSelf(x.getType()).isF64() ? 0x1p52 : 0x1p23; }
 
-/// |x| rounded to nearest even by adding and subtracting where a unit in the last place is 1; large numbers, infinity and
-/// NaN stay.
+/// |x| rounded to nearest even by adding and subtracting where a unit in the last place is 1; large numbers, infinity
+/// and NaN stay.
 static Value roundMagnitude(MathEmitter &m, Value a) {
   Value whole = m.sameType(a, wholeFrom(a));
   return m.select(m.less(a, whole), m.sub(m.add(a, whole), whole), a);
@@ -45,8 +45,9 @@ Value emitRound(MathEmitter &m, Value x) {
   return m.target.roundInsn ? Value(m.b.create<math::TruncOp>(moved)) : emitTrunc(m, moved);
 }
 
-/// In f64 the product is exact and the sum s is rounded; what it lost is known exactly (Knuth's two-sum). Setting the last bit of s
-/// where something was lost (rounding to odd) keeps the second rounding, to f32, from being misled (Boldo and Melquiond 2008).
+/// In f64 the product is exact and the sum s is rounded; what it lost is known exactly (Knuth's two-sum). Setting the
+/// last bit of s where something was lost (rounding to odd) keeps the second rounding, to f32, from being misled (Boldo
+/// and Melquiond 2008).
 Value emitFma(MathEmitter &m, Value x, Value y, Value z) {
   Value p = m.mul(m.widen(x), m.widen(y)), c = m.widen(z);
   Value s = m.add(p, c);
@@ -55,7 +56,8 @@ Value emitFma(MathEmitter &m, Value x, Value y, Value z) {
   Type i64 = m.i64();
   Value bits = m.bits(s), zero = m.d(0.0);
   using Compare = MathEmitter::Compare;
-  Value inexact = m.bitAnd(m.compare(Compare::ONE, lost, zero), m.less(m.abs(s), m.d(std::numeric_limits<double>::infinity())));
+  Value inexact =
+      m.bitAnd(m.compare(Compare::ONE, lost, zero), m.less(m.abs(s), m.d(std::numeric_limits<double>::infinity())));
   Value even = m.compare(MathEmitter::CompareInt::eq, m.bitAnd(bits, m.integer(i64, 1)), m.integer(i64, 0));
   // Away from zero if the lost part has the sum's sign, else towards it.
   Value outward = m.compare(MathEmitter::CompareInt::eq, m.less(lost, zero), m.less(s, zero));
@@ -63,8 +65,8 @@ Value emitFma(MathEmitter &m, Value x, Value y, Value z) {
   return m.narrow(m.floatOf(m.select(m.bitAnd(inexact, even), moved, bits)));
 }
 
-/// |x| - q |y| with q = trunc(|x| / |y|) in f64: exact while q has no more than 29 bits, which with the 24 of y fit 53. The quotient may have been rounded
-/// up to an integer; then the remainder is negative. Larger quotients go to libm.
+/// |x| - q |y| with q = trunc(|x| / |y|) in f64: exact while q has no more than 29 bits, which with the 24 of y fit 53.
+/// The quotient may have been rounded up to an integer; then the remainder is negative. Larger quotients go to libm.
 Value emitFmod(MathEmitter &m, Value x, Value y) {
   Value a = m.abs(m.widen(x)), b = m.abs(m.widen(y));
   Value quotient = m.div(a, b);

@@ -24,8 +24,8 @@ struct Reduced {
 
 } // namespace
 
-/// With k < 2^20, k times the first part is exact, and the rest of pi/2 is known to 2^-86: relative to the smallest r that an f32 below the
-/// limit leaves (about 2^-30) that is below 2^-36.
+/// With k < 2^20, k times the first part is exact, and the rest of pi/2 is known to 2^-86: relative to the smallest r
+/// that an f32 below the limit leaves (about 2^-30) that is below 2^-36.
 static Reduced reduceAngle(MathEmitter &m, Value magnitude) {
   constexpr double first = 0x1.921fb54400000p+0, second = 0x1.0b4611a626331p-34;
   Value a = m.widen(magnitude);
@@ -41,7 +41,8 @@ static Value bit(MathEmitter &m, Value integer, int64_t mask) {
   return m.compare(MathEmitter::CompareInt::ne, m.bitAnd(integer, m.integer(m.i64(), mask)), m.integer(m.i64(), 0));
 }
 
-/// Large angles go to libm, lane by lane: reducing them takes hundreds of bits of 2/pi. Infinity comes along and gives NaN.
+/// Large angles go to libm, lane by lane: reducing them takes hundreds of bits of 2/pi. Infinity comes along and gives
+/// NaN.
 static Value withLargeAngles(MathEmitter &m, Value x, StringRef function, llvm::function_ref<Value()> fast) {
   Value large = m.greater(m.abs(x), m.f(kReductionLimit));
   return unlessRare(m, large, m.f32(), fast, [&] { return m.narrow(callLibm(m, function, m.widen(x))); });
@@ -74,7 +75,8 @@ Value emitTan(MathEmitter &m, Value x) {
   });
 }
 
-/// atan of t >= 0 (f64, infinity included): beyond tan(3 pi/8) through -1/t, beyond tan(pi/8) through (t - 1) / (t + 1), with one division.
+/// atan of t >= 0 (f64, infinity included): beyond tan(3 pi/8) through -1/t, beyond tan(pi/8) through (t - 1) / (t +
+/// 1), with one division.
 static Value atanF64(MathEmitter &m, Value t) {
   Value one = m.d(1.0);
   Value far = m.greater(t, m.d(0x1.3504f333f9de6p+1)), middle = m.greater(t, m.d(0x1.a827999fcef32p-2));

@@ -84,7 +84,8 @@ struct TileLowerGrid : impl::TileLowerGridBase<TileLowerGrid> {
 struct ExpandMath : impl::ExpandMathBase<ExpandMath> {
   using impl::ExpandMathBase<ExpandMath>::ExpandMathBase;
   void runOnOperation() override {
-    if (failed(forLevel(getOperation(), level, [&](const HostTarget &target) { return expandMath(getOperation(), target); })))
+    if (failed(forLevel(getOperation(), level,
+                        [&](const HostTarget &target) { return expandMath(getOperation(), target); })))
       signalPassFailure();
   }
 };

@@ -7,13 +7,13 @@
 
 namespace tilewright::host {
 
-/// A part of the table of Runtime/ObjectLoader.h: what this target's own lowerings call. Functions of f32 are missing: they would be
-/// a lowering that was forgotten.
+/// A part of the table of Runtime/ObjectLoader.h: what this target's own lowerings call. Functions of f32 are missing:
+/// they would be a lowering that was forgotten.
 llvm::ArrayRef<llvm::StringRef> allowedSymbols() {
-  static const llvm::StringRef names[] = {"memset", "memcpy", "memmove", "exp",   "exp2",  "expm1", "log",  "log2",  "log10",
-                                          "log1p",  "pow",    "sin",     "cos",   "tan",   "asin",  "acos", "atan",  "atan2",
-                                          "sinh",   "cosh",   "tanh",    "asinh", "acosh", "atanh", "erf",  "erfc",  "lgamma",
-                                          "tgamma", "cbrt",   "fmod"};
+  static const llvm::StringRef names[] = {"memset", "memcpy", "memmove", "exp",    "exp2", "expm1", "log",   "log2",
+                                          "log10",  "log1p",  "pow",     "sin",    "cos",  "tan",   "asin",  "acos",
+                                          "atan",   "atan2",  "sinh",    "cosh",   "tanh", "asinh", "acosh", "atanh",
+                                          "erf",    "erfc",   "lgamma",  "tgamma", "cbrt", "fmod"};
   return names;
 }
 
@@ -32,9 +32,10 @@ llvm::Error checkUndefinedSymbols(llvm::ArrayRef<uint8_t> object) {
     if (!name)
       return name.takeError();
     if (!name->empty() && !llvm::is_contained(allowedSymbols(), *name))
-      return llvm::createStringError("compiled code would call '" + *name +
-                                     "', which is not in the runtime's table of symbols: the host target lacks a lowering of its own "
-                                     "for what became this call");
+      return llvm::createStringError(
+          "compiled code would call '" + *name +
+          "', which is not in the runtime's table of symbols: the host target lacks a lowering of its own "
+          "for what became this call");
   }
   return llvm::Error::success();
 }

@@ -30,8 +30,8 @@ static std::pair<MutableOperandRange, RankedTensorType> validOf(Operation *op) {
   return {MutableOperandRange(op, 0, 0), {}};
 }
 
-/// `bound - index` of this loop, computed in its body, where it serves as valid extent of tiles that a step holds. Other uses of
-/// the value do not stand in the way: only valid extents are replaced.
+/// `bound - index` of this loop, computed in its body, where it serves as valid extent of tiles that a step holds.
+/// Other uses of the value do not stand in the way: only valid extents are replaced.
 static SmallVector<arith::SubIOp> remainders(scf::ForOp loop, int64_t step) {
   SmallVector<arith::SubIOp> found;
   for (auto left : loop.getBody()->getOps<arith::SubIOp>())
@@ -54,7 +54,8 @@ static SmallVector<arith::SubIOp> remainders(scf::ForOp loop, int64_t step) {
 static bool isTail(scf::ForOp loop) {
   return llvm::any_of(loop.getLowerBound().getUsers(), [&](Operation *user) {
     auto other = dyn_cast<scf::ForOp>(user);
-    return other && other != loop && other->getBlock() == loop->getBlock() && other.getUpperBound() == loop.getLowerBound();
+    return other && other != loop && other->getBlock() == loop->getBlock() &&
+           other.getUpperBound() == loop.getLowerBound();
   });
 }
 
@@ -103,7 +104,8 @@ static void peel(scf::ForOp loop, int64_t step) {
   b.setInsertionPointToEnd(then);
   for (Operation &op : *loop.getBody())
     b.clone(op, map);
-  loop->getResults().replaceUsesWithIf(tail.getResults(), [&](OpOperand &use) { return !tail->isAncestor(use.getOwner()); });
+  loop->getResults().replaceUsesWithIf(tail.getResults(),
+                                       [&](OpOperand &use) { return !tail->isAncestor(use.getOwner()); });
   if (loop.getNumResults() != 0) {
     b.setInsertionPointToEnd(tail.elseBlock());
     b.create<scf::YieldOp>(loop.getResults());
@@ -118,9 +120,12 @@ void peelTails(tile::KernelOp kernel) {
   kernel->walk([&](scf::ForOp loop) {
     std::optional<int64_t> step = getConstantIntValue(loop.getStep());
     // Only innermost loops: a copied loop would be peeled in both copies.
-    bool inner = !loop.getBody()->walk([](Operation *op) {
-                     return isa<scf::ForOp, scf::WhileOp, tile::ContractOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
-                   }).wasInterrupted();
+    bool inner = !loop.getBody()
+                      ->walk([](Operation *op) {
+                        return isa<scf::ForOp, scf::WhileOp, tile::ContractOp>(op) ? WalkResult::interrupt()
+                                                                                   : WalkResult::advance();
+                      })
+                      .wasInterrupted();
     if (step && *step > 1 && inner && !isTail(loop) && !remainders(loop, *step).empty())
       loops.emplace_back(loop, *step);
   });

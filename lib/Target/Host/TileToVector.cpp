@@ -20,8 +20,8 @@ static Type vectorOf(Type type) {
   return type;
 }
 
-/// Gives every tile the vector type of its shape. arith, math and scf mean the same on vectors, so that their operations stay as
-/// they are; only constants hold their type twice.
+/// Gives every tile the vector type of its shape. arith, math and scf mean the same on vectors, so that their
+/// operations stay as they are; only constants hold their type twice.
 static LogicalResult retype(tile::KernelOp kernel) {
   WalkResult result = kernel->walk([&](Operation *op) -> WalkResult {
     bool hasTiles = llvm::any_of(op->getResultTypes(), [](Type type) { return isa<TensorType>(type); });
@@ -129,7 +129,8 @@ void Lowering::lower(tile::CheckIndexOp op) {
   if (wideElement != element)
     wide = b.create<arith::ExtSIOp>(wideType, index);
   Value limit = wideElement.isIndex() ? bound : b.create<arith::IndexCastOp>(wideElement, bound);
-  Value good = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, wide, vector ? splat(b, limit, cast<VectorType>(wideType)) : limit);
+  Value good = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, wide,
+                                       vector ? splat(b, limit, cast<VectorType>(wideType)) : limit);
   Value checked = good;
   if (valid) { // Invalid lanes are neither wrong nor used.
     Value mask = laneMask(b, valid, vector.getNumElements());

@@ -1,7 +1,7 @@
 //===- TileUnroll.cpp - tiles of higher rank become tiles of rank 1 ----------------------------------------------===//
 //
-// A tile of shape (.., W) becomes its rows, tiles of shape (W), in row-major order of the leading dimensions. Registers are rows;
-// what LLVM would make of vectors of vectors (aggregates, taken apart again) costs compile time.
+// A tile of shape (.., W) becomes its rows, tiles of shape (W), in row-major order of the leading dimensions. Registers
+// are rows; what LLVM would make of vectors of vectors (aggregates, taken apart again) costs compile time.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 
@@ -122,7 +122,8 @@ void Unroller::moveBody(Block &from, Block &to) {
   to.getOperations().splice(to.end(), from.getOperations());
 }
 
-Unroller::Row Unroller::row(RankedTensorType tile, int64_t r, Value offset, ArrayRef<OpFoldResult> strides, ValueRange valid) {
+Unroller::Row Unroller::row(RankedTensorType tile, int64_t r, Value offset, ArrayRef<OpFoldResult> strides,
+                            ValueRange valid) {
   Row result{offset, {}};
   Value inside; // whether all leading positions are valid; null: known to be
   bool outside = false;
@@ -173,7 +174,8 @@ bool Unroller::access(Operation *op) {
         auto tile = cast<RankedTensorType>(load.getType());
         SmallVector<OpFoldResult> strides = load.getMixedStrides();
         return each(tile, load.getOffset(), strides, load.getValid(), [&](int64_t, const Row &at) -> Value {
-          return b.create<tile::LoadOp>(rowType(tile), load.getBuffer(), at.offset, strides.back(), at.valid, load.getFillAttr());
+          return b.create<tile::LoadOp>(rowType(tile), load.getBuffer(), at.offset, strides.back(), at.valid,
+                                        load.getFillAttr());
         });
       })
       .Case([&](tile::StoreOp store) {
@@ -194,8 +196,8 @@ bool Unroller::access(Operation *op) {
       .Case([&](tile::ScatterOp scatter) {
         RankedTensorType tile = scatter.getValue().getType();
         return each(tile, scatter.getOffset(), {}, scatter.getValid(), [&](int64_t r, const Row &at) -> Value {
-          b.create<tile::ScatterOp>(rows[scatter.getValue()][r], scatter.getBuffer(), at.offset, rows[scatter.getIndices()][r],
-                                    scatter.getMixedStride(), at.valid);
+          b.create<tile::ScatterOp>(rows[scatter.getValue()][r], scatter.getBuffer(), at.offset,
+                                    rows[scatter.getIndices()][r], scatter.getMixedStride(), at.valid);
           return {};
         });
       })
@@ -209,7 +211,8 @@ bool Unroller::access(Operation *op) {
       .Default(false);
 }
 
-/// Rows are combined lane by lane before the lanes of the last one are; with valid extents every row is reduced by itself.
+/// Rows are combined lane by lane before the lanes of the last one are; with valid extents every row is reduced by
+/// itself.
 void Unroller::reduce(tile::ReduceOp op) {
   SmallVector<Value> parts = rows[op.getSource()];
   auto tile = op.getSource().getType();
@@ -245,8 +248,8 @@ void Unroller::constant(arith::ConstantOp op) {
   }
   SmallVector<Attribute> values(elements.getValues<Attribute>());
   for (int64_t r = 0; r < rowCount(tile); ++r)
-    result.push_back(b.create<arith::ConstantOp>(
-        DenseElementsAttr::get(rowType(tile), ArrayRef(values).slice(r * width, width))));
+    result.push_back(
+        b.create<arith::ConstantOp>(DenseElementsAttr::get(rowType(tile), ArrayRef(values).slice(r * width, width))));
 }
 
 void Unroller::elementwise(Operation *op) {

@@ -160,12 +160,12 @@ Value VectorAccess::loadContiguous(VectorType type, Value valid, Value fill) {
   b.setInsertionPointToStart(choice.thenBlock());
   b.create<scf::YieldOp>(Value(b.create<LLVM::LoadOp>(type, base, alignment)));
   b.setInsertionPointToStart(choice.elseBlock());
-  auto loop = b.create<scf::ForOp>(
-      indexConstant(b, 0), clampValid(b, valid, lanes), indexConstant(b, 1), fill,
-      [&](OpBuilder &, Location, Value lane, ValueRange carried) {
-        Value scalar = b.create<LLVM::LoadOp>(stored, pointer(lane), alignment);
-        b.create<scf::YieldOp>(Value(b.create<vector::InsertElementOp>(scalar, carried[0], lane)));
-      });
+  auto loop =
+      b.create<scf::ForOp>(indexConstant(b, 0), clampValid(b, valid, lanes), indexConstant(b, 1), fill,
+                           [&](OpBuilder &, Location, Value lane, ValueRange carried) {
+                             Value scalar = b.create<LLVM::LoadOp>(stored, pointer(lane), alignment);
+                             b.create<scf::YieldOp>(Value(b.create<vector::InsertElementOp>(scalar, carried[0], lane)));
+                           });
   b.create<scf::YieldOp>(loop.getResults());
   return choice.getResult(0);
 }
@@ -190,7 +190,8 @@ Value VectorAccess::loadAt(VectorType type, Value positions, Value valid, Value 
   int64_t lanes = type.getNumElements();
   unsigned alignment = alignmentOf(stored);
   if (target.hasGather(stored.getIntOrFloatBitWidth())) {
-    Value mask = valid ? laneMask(b, valid, lanes) : splat(b, b.getBoolAttr(true), VectorType::get(lanes, b.getI1Type()));
+    Value mask =
+        valid ? laneMask(b, valid, lanes) : splat(b, b.getBoolAttr(true), VectorType::get(lanes, b.getI1Type()));
     SmallVector<Value> passThrough;
     if (fill)
       passThrough.push_back(fill);
@@ -272,7 +273,8 @@ void VectorAccess::storeAt(Value vector, Value positions, Value valid) {
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
   // Scatter instructions write equal addresses in ascending order of lanes.
   if (target.avx512 && target.hasGather(stored.getIntOrFloatBitWidth())) {
-    Value mask = valid ? laneMask(b, valid, lanes) : splat(b, b.getBoolAttr(true), VectorType::get(lanes, b.getI1Type()));
+    Value mask =
+        valid ? laneMask(b, valid, lanes) : splat(b, b.getBoolAttr(true), VectorType::get(lanes, b.getI1Type()));
     b.create<LLVM::masked_scatter>(vector, pointers(positions), mask, alignment);
     return;
   }

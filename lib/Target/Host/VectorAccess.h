@@ -1,7 +1,7 @@
 //===- VectorAccess.h - loads and stores of vectors ----------------*- C++ -*-===//
 //
-// What tile.load, store, gather and scatter become. Three questions decide: the stride (1, 0, other), whether there is a valid
-// extent, and whether the CPU level has masked access for the element's width.
+// What tile.load, store, gather and scatter become. Three questions decide: the stride (1, 0, other), whether there is
+// a valid extent, and whether the CPU level has masked access for the element's width.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -64,7 +64,8 @@ Value reduceVector(ImplicitLocOpBuilder &b, ReduceKind kind, Value vector, Value
     Type bits = b.getIntegerType(lanes);
     Value all = b.create<vector::ExtractOp>(b.create<vector::BitCastOp>(VectorType::get(1, bits), vector), 0);
     bool isAnd = kind == ReduceKind::And;
-    Value reference = b.create<arith::ConstantOp>(b.getIntegerAttr(bits, isAnd ? APInt::getAllOnes(lanes) : APInt::getZero(lanes)));
+    Value reference =
+        b.create<arith::ConstantOp>(b.getIntegerAttr(bits, isAnd ? APInt::getAllOnes(lanes) : APInt::getZero(lanes)));
     return b.create<arith::CmpIOp>(isAnd ? arith::CmpIPredicate::eq : arith::CmpIPredicate::ne, all, reference);
   }
   if (!llvm::isPowerOf2_64(lanes)) { // Padded up.
@@ -74,7 +75,8 @@ Value reduceVector(ImplicitLocOpBuilder &b, ReduceKind kind, Value vector, Value
     lanes = up;
   }
   for (; lanes > 1; lanes /= 2)
-    vector = combine(b, kind, shuffle(b, vector, vector, 0, lanes / 2), shuffle(b, vector, vector, lanes / 2, lanes / 2));
+    vector =
+        combine(b, kind, shuffle(b, vector, vector, 0, lanes / 2), shuffle(b, vector, vector, lanes / 2, lanes / 2));
   return b.create<vector::ExtractOp>(vector, 0);
 }
 

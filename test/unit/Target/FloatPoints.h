@@ -12,8 +12,8 @@ namespace tilewright::test {
 
 inline float floatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 
-/// Both signs of every exponent (denormals, infinity and NaN included) with `mantissas` mantissas each: the ends and a stratified
-/// sample. Then the eight neighbours of every given number.
+/// Both signs of every exponent (denormals, infinity and NaN included) with `mantissas` mantissas each: the ends and a
+/// stratified sample. Then the eight neighbours of every given number.
 inline std::vector<float> floatPoints(unsigned mantissas, const std::vector<double> &around, uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::vector<float> points;
@@ -40,23 +40,28 @@ inline std::vector<float> floatPoints(unsigned mantissas, const std::vector<doub
   return points;
 }
 
-/// Distance of an f32 from the true value in units in the last place of f32 at the true value; infinite where one is NaN or
-/// infinite and the other is not, or where zeros differ in sign.
+/// Distance of an f32 from the true value in units in the last place of f32 at the true value; infinite where one is
+/// NaN or infinite and the other is not, or where zeros differ in sign.
 inline double ulpError(float got, double wanted) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   if (std::isnan(wanted) || std::isnan(got))
     return std::isnan(wanted) && std::isnan(got) ? 0 : inf;
   float rounded = static_cast<float>(wanted);
   if (got == rounded)
-    return got == 0 && wanted == 0 && std::signbit(got) != std::signbit(wanted) ? inf : std::isinf(got) ? 0 : std::fabs(got - wanted) / [&] {
-      int exponent;
-      std::frexp(wanted, &exponent);
-      return std::ldexp(1.0, std::max(exponent - 24, -149));
-    }();
+    return got == 0 && wanted == 0 && std::signbit(got) != std::signbit(wanted) ? inf
+           : std::isinf(got)                                                    ? 0
+                                                                                : std::fabs(got - wanted) / [&] {
+                                 int exponent;
+                                 std::frexp(wanted, &exponent);
+                                 return std::ldexp(1.0, std::max(exponent - 24, -149));
+                               }();
   if (std::isinf(rounded) || std::isinf(got)) {
     // The largest finite number next to infinity is one unit away.
     double other = std::isinf(got) ? wanted : double(got);
-    return std::fabs(other) >= std::numeric_limits<float>::max() * (1 - 0x1p-23) && std::signbit(got) == std::signbit(wanted) ? 1 : inf;
+    return std::fabs(other) >= std::numeric_limits<float>::max() * (1 - 0x1p-23) &&
+                   std::signbit(got) == std::signbit(wanted)
+               ? 1
+               : inf;
   }
   int exponent;
   std::frexp(wanted, &exponent);

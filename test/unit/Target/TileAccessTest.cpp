@@ -20,13 +20,19 @@ struct Element {
   uint64_t fillBits;
 };
 
-const Element kElements[] = {{"f32", 4, "1.5 : f32", 0x3fc00000}, {"f64", 8, "1.5 : f64", 0x3ff8000000000000},
-                             {"bf16", 2, "1.5 : bf16", 0x3fc0},   {"f16", 2, "1.5 : f16", 0x3e00},
-                             {"i8", 1, "7 : i8", 7},              {"i16", 2, "7 : i16", 7},
-                             {"i32", 4, "7 : i32", 7},            {"i64", 8, "7 : i64", 7},
+const Element kElements[] = {{"f32", 4, "1.5 : f32", 0x3fc00000},
+                             {"f64", 8, "1.5 : f64", 0x3ff8000000000000},
+                             {"bf16", 2, "1.5 : bf16", 0x3fc0},
+                             {"f16", 2, "1.5 : f16", 0x3e00},
+                             {"i8", 1, "7 : i8", 7},
+                             {"i16", 2, "7 : i16", 7},
+                             {"i32", 4, "7 : i32", 7},
+                             {"i64", 8, "7 : i64", 7},
                              {"i1", 1, "true", 1}};
 
-std::string tile(int64_t lanes, const std::string &type) { return "tensor<" + std::to_string(lanes) + "x" + type + ">"; }
+std::string tile(int64_t lanes, const std::string &type) {
+  return "tensor<" + std::to_string(lanes) + "x" + type + ">";
+}
 
 uint64_t read(const void *memory, unsigned bytes, int64_t at) {
   uint64_t value = 0;
@@ -47,9 +53,11 @@ uint64_t sample(const Element &e, int64_t i) {
 /// y[i] = x[i * stride] for i < valid, else fill; y is written whole.
 std::string loadKernel(const Element &e, int64_t lanes, const std::string &stride, bool valid, bool fill) {
   std::string buffer = std::string("!tile.buffer<") + e.type + ">", t = tile(lanes, e.type);
-  return "tile.kernel @f(%x: " + buffer + ", %y: " + buffer + ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n" +
-         "%t = tile.load %x[%c0] strides [" + stride + "]" + (valid ? " valid [%v]" : "") + (fill ? std::string(" fill ") + e.fill : "") + " : " +
-         buffer + " -> " + t + "\ntile.store %t, %y[%c0] strides [1] : " + t + ", " + buffer + "\n}\n}\n";
+  return "tile.kernel @f(%x: " + buffer + ", %y: " + buffer +
+         ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n" +
+         "%t = tile.load %x[%c0] strides [" + stride + "]" + (valid ? " valid [%v]" : "") +
+         (fill ? std::string(" fill ") + e.fill : "") + " : " + buffer + " -> " + t +
+         "\ntile.store %t, %y[%c0] strides [1] : " + t + ", " + buffer + "\n}\n}\n";
 }
 
 /// All types at a full and a wide tile; odd sizes for one type of each kind of access.
@@ -84,7 +92,8 @@ TEST(TileLoad, ReadsValidElementsAndFillsTheRest) {
                 for (int64_t i = 0; i < lanes; ++i) {
                   uint64_t wanted = i < count ? sample(e, i * step) : fill ? e.fillBits : 0;
                   ASSERT_EQ(read(y.data(), e.bytes, i), wanted)
-                      << e.type << " lanes " << lanes << " stride " << stride << " valid " << extent << " lane " << i << " on " << level;
+                      << e.type << " lanes " << lanes << " stride " << stride << " valid " << extent << " lane " << i
+                      << " on " << level;
                 }
               }
             }
@@ -97,9 +106,11 @@ TEST(TileStore, TouchesValidElementsOnly) {
         for (const char *stride : {"1", "0", "3", "%s"})
           for (bool valid : {false, true}) {
             std::string buffer = std::string("!tile.buffer<") + e.type + ">", t = tile(lanes, e.type);
-            std::string text = "tile.kernel @f(%x: " + buffer + ", %y: " + buffer + ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\n" +
-                               "tile.grid () in () {\n%t = tile.load %x[%c0] strides [1] : " + buffer + " -> " + t + "\ntile.store %t, %y[%c0] strides [" +
-                               stride + "]" + (valid ? " valid [%v]" : "") + " : " + t + ", " + buffer + "\n}\n}\n";
+            std::string text = "tile.kernel @f(%x: " + buffer + ", %y: " + buffer +
+                               ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\n" +
+                               "tile.grid () in () {\n%t = tile.load %x[%c0] strides [1] : " + buffer + " -> " + t +
+                               "\ntile.store %t, %y[%c0] strides [" + stride + "]" + (valid ? " valid [%v]" : "") +
+                               " : " + t + ", " + buffer + "\n}\n}\n";
             CompiledKernel kernel(text, level);
             int64_t step = *stride == '%' ? 2 : std::atoi(stride);
             std::vector<int64_t> extents{lanes};
@@ -119,7 +130,8 @@ TEST(TileStore, TouchesValidElementsOnly) {
               kernel.run({x.data(), y.data()}, {2, extent}, 0, 1);
               for (int64_t i = 0; i < elements; ++i)
                 ASSERT_EQ(read(y.data(), e.bytes, i), wanted[i])
-                    << e.type << " lanes " << lanes << " stride " << stride << " valid " << extent << " element " << i << " on " << level;
+                    << e.type << " lanes " << lanes << " stride " << stride << " valid " << extent << " element " << i
+                    << " on " << level;
             }
           }
 }
@@ -143,19 +155,24 @@ TEST(TileGather, ReadsAtIndicesAndScatterWritesInOrder) {
         for (const char *stride : {"1", "2", "%s"})
           for (bool valid : {false, true}) {
             const int64_t lanes = 16;
-            std::string buffer = std::string("!tile.buffer<") + e.type + ">", indices = std::string("!tile.buffer<") + index + ">";
+            std::string buffer = std::string("!tile.buffer<") + e.type + ">",
+                        indices = std::string("!tile.buffer<") + index + ">";
             std::string t = tile(lanes, e.type), it = tile(lanes, index), tail = valid ? " valid [%v]" : "";
-            std::string text = "tile.kernel @f(%x: " + buffer + ", %p: " + indices + ", %q: " + indices + ", %y: " + buffer +
-                               ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n%a = tile.load %p[%c0] strides [1]" + tail +
-                               " : " + indices + " -> " + it + "\n%b = tile.load %q[%c0] strides [1]" + tail + " : " + indices + " -> " + it +
-                               "\n%t = tile.gather %x[%c0] indices %a stride " + stride + tail + (valid ? std::string(" fill ") + e.fill : "") + " : " + it +
-                               ", " + buffer + " -> " + t + "\ntile.scatter %t, %y[%c0] indices %b stride " + stride + tail + " : " + t + ", " + it + ", " + buffer +
-                               "\n}\n}\n";
+            std::string text = "tile.kernel @f(%x: " + buffer + ", %p: " + indices + ", %q: " + indices +
+                               ", %y: " + buffer +
+                               ", %s: index, %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n%a = "
+                               "tile.load %p[%c0] strides [1]" +
+                               tail + " : " + indices + " -> " + it + "\n%b = tile.load %q[%c0] strides [1]" + tail +
+                               " : " + indices + " -> " + it + "\n%t = tile.gather %x[%c0] indices %a stride " +
+                               stride + tail + (valid ? std::string(" fill ") + e.fill : "") + " : " + it + ", " +
+                               buffer + " -> " + t + "\ntile.scatter %t, %y[%c0] indices %b stride " + stride + tail +
+                               " : " + t + ", " + it + ", " + buffer + "\n}\n}\n";
             CompiledKernel kernel(text, level);
             int64_t step = *stride == '%' ? 3 : std::atoi(stride);
             for (int64_t extent : valid ? std::vector<int64_t>{0, 1, 7, 15, 16, 99} : std::vector<int64_t>{16}) {
               int64_t count = std::min(extent, lanes), width = *index == 'i' && index[1] == '3' ? 4 : 8;
-              GuardedMemory x(((8 - 1) * step + 1) * e.bytes), y(((8 - 1) * step + 1) * e.bytes), p(count * width), q(count * width);
+              GuardedMemory x(((8 - 1) * step + 1) * e.bytes), y(((8 - 1) * step + 1) * e.bytes), p(count * width),
+                  q(count * width);
               for (int64_t i = 0; i <= 7 * step; ++i) {
                 write(x.data(), e.bytes, i, sample(e, i));
                 write(y.data(), e.bytes, i, 0);
@@ -169,7 +186,8 @@ TEST(TileGather, ReadsAtIndicesAndScatterWritesInOrder) {
               }
               kernel.run({x.data(), p.data(), q.data(), y.data()}, {3, extent}, 0, 1);
               for (int64_t i = 0; i <= 7 * step; ++i)
-                ASSERT_EQ(read(y.data(), e.bytes, i), wanted[i]) << e.type << " " << index << " stride " << stride << " valid " << extent << " on " << level;
+                ASSERT_EQ(read(y.data(), e.bytes, i), wanted[i])
+                    << e.type << " " << index << " stride " << stride << " valid " << extent << " on " << level;
             }
           }
 }

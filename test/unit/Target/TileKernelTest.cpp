@@ -56,11 +56,15 @@ tile.kernel @f(%y: !tile.buffer<i64>, %a: index, %b: index, %c: index, %counter:
 // Reductions
 //===----------------------------------------------------------------------===//
 
-template <typename T> T reduceOnce(const std::string &kind, const std::string &type, int64_t lanes, const std::string &level, std::vector<T> input, int64_t valid) {
+template <typename T>
+T reduceOnce(const std::string &kind, const std::string &type, int64_t lanes, const std::string &level,
+             std::vector<T> input, int64_t valid) {
   std::string buffer = "!tile.buffer<" + type + ">", tile = "tensor<" + std::to_string(lanes) + "x" + type + ">";
-  CompiledKernel kernel("tile.kernel @f(%x: " + buffer + ", %y: " + buffer + ", %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n" +
-                            "%t = tile.load %x[%c0] strides [1] : " + buffer + " -> " + tile + "\n%r = tile.reduce <" + kind + "> %t" +
-                            (valid < lanes ? " valid [%v]" : "") + " : " + tile + "\ntile.store %r, %y[%c0] : " + type + ", " + buffer + "\n}\n}\n",
+  CompiledKernel kernel("tile.kernel @f(%x: " + buffer + ", %y: " + buffer +
+                            ", %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n" +
+                            "%t = tile.load %x[%c0] strides [1] : " + buffer + " -> " + tile + "\n%r = tile.reduce <" +
+                            kind + "> %t" + (valid < lanes ? " valid [%v]" : "") + " : " + tile +
+                            "\ntile.store %r, %y[%c0] : " + type + ", " + buffer + "\n}\n}\n",
                         level);
   T result;
   kernel.run({input.data(), &result}, {valid}, 0, 1);
@@ -72,12 +76,15 @@ TEST(TileReduce, CombinesValidElementsOfIntegers) {
   for (const std::string &level : runnableLevels())
     for (int64_t lanes : {1, 5, 16, 64}) {
       std::string tile = "tensor<" + std::to_string(lanes) + "xi32>";
-      std::string text = "tile.kernel @f(%x: !tile.buffer<i32>, %y: !tile.buffer<i32>, %v: index) {\n%c0 = arith.constant 0 : index\ntile.grid () in () {\n"
-                         "%t = tile.load %x[%c0] strides [1] : !tile.buffer<i32> -> " + tile + "\n";
+      std::string text = "tile.kernel @f(%x: !tile.buffer<i32>, %y: !tile.buffer<i32>, %v: index) {\n%c0 = "
+                         "arith.constant 0 : index\ntile.grid () in () {\n"
+                         "%t = tile.load %x[%c0] strides [1] : !tile.buffer<i32> -> " +
+                         tile + "\n";
       for (size_t k = 0; k < kinds.size(); ++k) {
         std::string n = std::to_string(k);
-        text += "%r" + n + " = tile.reduce <" + kinds[k] + "> %t valid [%v] : " + tile + "\n%o" + n + " = arith.constant " + n +
-                " : index\ntile.store %r" + n + ", %y[%o" + n + "] : i32, !tile.buffer<i32>\n";
+        text += "%r" + n + " = tile.reduce <" + kinds[k] + "> %t valid [%v] : " + tile + "\n%o" + n +
+                " = arith.constant " + n + " : index\ntile.store %r" + n + ", %y[%o" + n +
+                "] : i32, !tile.buffer<i32>\n";
       }
       CompiledKernel kernel(text + "}\n}\n", level);
       std::vector<int32_t> x(lanes), y(kinds.size());
@@ -86,16 +93,19 @@ TEST(TileReduce, CombinesValidElementsOfIntegers) {
         value = int32_t(random());
       for (int64_t valid : {int64_t(0), int64_t(1), lanes - 1, lanes}) {
         kernel.run({x.data(), y.data()}, {valid}, 0, 1);
-        auto fold = [&](auto start, auto op) { return int32_t(std::accumulate(x.begin(), x.begin() + valid, start, op)); };
-        std::vector<int32_t> wanted = {fold(uint32_t(0), [](uint32_t a, int32_t b) { return a + uint32_t(b); }),
-                                       fold(uint32_t(1), [](uint32_t a, int32_t b) { return a * uint32_t(b); }),
-                                       fold(INT32_MIN, [](int32_t a, int32_t b) { return std::max(a, b); }),
-                                       fold(INT32_MAX, [](int32_t a, int32_t b) { return std::min(a, b); }),
-                                       fold(uint32_t(0), [](uint32_t a, int32_t b) { return std::max(a, uint32_t(b)); }),
-                                       fold(UINT32_MAX, [](uint32_t a, int32_t b) { return std::min(a, uint32_t(b)); }),
-                                       fold(int32_t(-1), [](int32_t a, int32_t b) { return a & b; }),
-                                       fold(int32_t(0), [](int32_t a, int32_t b) { return a | b; }),
-                                       fold(int32_t(0), [](int32_t a, int32_t b) { return a ^ b; })};
+        auto fold = [&](auto start, auto op) {
+          return int32_t(std::accumulate(x.begin(), x.begin() + valid, start, op));
+        };
+        std::vector<int32_t> wanted = {
+            fold(uint32_t(0), [](uint32_t a, int32_t b) { return a + uint32_t(b); }),
+            fold(uint32_t(1), [](uint32_t a, int32_t b) { return a * uint32_t(b); }),
+            fold(INT32_MIN, [](int32_t a, int32_t b) { return std::max(a, b); }),
+            fold(INT32_MAX, [](int32_t a, int32_t b) { return std::min(a, b); }),
+            fold(uint32_t(0), [](uint32_t a, int32_t b) { return std::max(a, uint32_t(b)); }),
+            fold(UINT32_MAX, [](uint32_t a, int32_t b) { return std::min(a, uint32_t(b)); }),
+            fold(int32_t(-1), [](int32_t a, int32_t b) { return a & b; }),
+            fold(int32_t(0), [](int32_t a, int32_t b) { return a | b; }),
+            fold(int32_t(0), [](int32_t a, int32_t b) { return a ^ b; })};
         for (size_t k = 0; k < kinds.size(); ++k)
           EXPECT_EQ(y[k], wanted[k]) << kinds[k] << " of " << valid << "/" << lanes << " on " << level;
       }
@@ -145,7 +155,8 @@ TEST(TileReduce, OfBoolAndHalfTypes) {
 // Errors of data
 //===----------------------------------------------------------------------===//
 
-int64_t runChecked(const CompiledKernel &kernel, std::vector<int64_t> indices, int64_t valid, std::vector<int64_t> &output, KernelContext &context) {
+int64_t runChecked(const CompiledKernel &kernel, std::vector<int64_t> indices, int64_t valid,
+                   std::vector<int64_t> &output, KernelContext &context) {
   output.assign(16, -1);
   indices.resize(16, 1000); // beyond the valid extent: not to be looked at
   void *buffers[] = {indices.data(), output.data()};

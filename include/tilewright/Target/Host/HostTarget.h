@@ -1,7 +1,7 @@
 //===- HostTarget.h - CPU levels and compiling a kernel for one ----*- C++ -*-===//
 //
-// The host target's door: a module with one tile.kernel becomes a relocatable ELF object. lib/Target/Host/Lower.cpp lists the
-// passes in between.
+// The host target's door: a module with one tile.kernel becomes a relocatable ELF object. lib/Target/Host/Lower.cpp
+// lists the passes in between.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -78,16 +78,18 @@ struct ObjectCode {
 /// Dialects that a module for compileKernel may use, and all that its lowering needs.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Compiles a module with one tile.kernel; the module is consumed (it holds LLVM dialect afterwards). An error says which operation at which
-/// location is not supported, or names a symbol outside Runtime's table that the code would need. Thread-safe for modules of different
-/// contexts.
-llvm::Expected<ObjectCode> compileKernel(mlir::ModuleOp module, const HostTarget &target, const DumpOptions &options = {});
+/// Compiles a module with one tile.kernel; the module is consumed (it holds LLVM dialect afterwards). An error says
+/// which operation at which location is not supported, or names a symbol outside Runtime's table that the code would
+/// need. Thread-safe for modules of different contexts.
+llvm::Expected<ObjectCode> compileKernel(mlir::ModuleOp module, const HostTarget &target,
+                                         const DumpOptions &options = {});
 
 /// Functions outside of an object that its code may call; all are in Runtime's table.
 llvm::ArrayRef<llvm::StringRef> allowedSymbols();
 
-/// A context with the dialects loaded and multithreading off, borrowed from a process-wide pool: making one costs milliseconds, more than
-/// lowering a small kernel. Operations of a borrowed context must be destroyed before it is given back.
+/// A context with the dialects loaded and multithreading off, borrowed from a process-wide pool: making one costs
+/// milliseconds, more than lowering a small kernel. Operations of a borrowed context must be destroyed before it is
+/// given back.
 class PooledContext {
 public:
   PooledContext();

@@ -1,7 +1,7 @@
 //===- TileDialect.h - the tile dialect ----------------------------*- C++ -*-===//
 //
-// What fused groups become: static tiles with a valid extent on a parallel grid. docs/tile-dialect.md is the reference; the
-// operations are defined in TileOps.td.
+// What fused groups become: static tiles with a valid extent on a parallel grid. docs/tile-dialect.md is the reference;
+// the operations are defined in TileOps.td.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
