@@ -115,7 +115,7 @@ void importIsland(ModuleState &state, const graph::Node &node, const std::string
     nest.externalOutputs.push_back(t);
     state.values[node.firstValue + i] = t;
   }
-  if (!described)
+  if (!described && !node.outputs.empty()) // no result at all: it is run for its effect
     throw ImportError("unsupported", node.op, node.source,
                       "operator " + node.op + " has no native code (" + reason +
                           "), and the graph does not describe its result, which an island would need",

@@ -155,7 +155,16 @@ private:
     return c10::MemoryFormat::ChannelsLast3d;
   }
 
+  /// A number that lies in a 0-d input, if that is what `a` says.
+  std::optional<at::Scalar> numberInput(const json &a) {
+    if (!a.is_object() || !a.contains("scalar"))
+      return std::nullopt;
+    return tensor({{"v", a["scalar"]}}).item();
+  }
+
   double floating(const json &a) {
+    if (std::optional<at::Scalar> number = numberInput(a))
+      return number->toDouble();
     if (a.is_number())
       return a.get<double>();
     if (a.is_object() && a.contains("float")) {
@@ -173,6 +182,8 @@ private:
       return floating(a);
     if (a.is_object() && a.contains("complex"))
       return c10::complex<double>(floating(a["complex"][0]), floating(a["complex"][1]));
+    if (std::optional<at::Scalar> number = numberInput(a))
+      return *number;
     if (a.is_object() && a.contains("v")) // a 0-d tensor where the operator takes a number
       return tensor(a).item();
     return integer(a);

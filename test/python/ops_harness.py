@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -61,18 +63,18 @@ def _usable(x: Any) -> bool:
     return not isinstance(x, (torch.Generator, complex, torch.storage.UntypedStorage))
 
 
-class Recorder(TorchDispatchMode):
+class Recording:
     """Keeps calls of operators for which `wanted` holds."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
-        super().__init__()
         self.wanted, self.calls = wanted, []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = str(func)
         leaves = tree_flatten((args, kwargs))[0]
-        keep = self.wanted(name) and not func._schema.is_mutable and all(map(_usable, leaves))
+        # A recorded tensor is alone in its memory, which as_strided would see.
+        alone = name != "aten.as_strided.default" or args[0]._base is None
+        keep = alone and self.wanted(name) and not func._schema.is_mutable and all(map(_usable, leaves))
         saved = tree_map(lambda x: _frozen(x) if isinstance(x, torch.Tensor) else x, (args, kwargs)) if keep else None
         out = func(*args, **kwargs)
         results = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -80,6 +82,30 @@ class Recorder(TorchDispatchMode):
             frozen = [None if r is None else _frozen(r) for r in results]
             self.calls.append(Call(name, *saved, frozen))
         return out
+
+
+class _Dispatched(TorchDispatchMode):
+    """What PyTorch calls: operators that it composes of others are not seen."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.recording = recording
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.recording(func, args, kwargs or {})
+
+
+class _Called(TorchFunctionMode):
+    """What the function itself calls of torch.ops."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.recording = recording
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.OpOverload):
+            return self.recording(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
 def _frozen(x: torch.Tensor) -> torch.Tensor:
@@ -90,10 +116,12 @@ def _frozen(x: torch.Tensor) -> torch.Tensor:
     return memory.as_strided(x.shape, x.stride(), 0)
 
 
-def record(fn: Callable[[], Any], wanted: Callable[[str], bool]) -> list[Call]:
-    with Recorder(wanted) as recorder:
+def record(fn: Callable[[], Any], wanted: Callable[[str], bool], composed: bool = True) -> list[Call]:
+    """The calls that fn makes; `composed`: of what PyTorch composes them of, else as fn writes them."""
+    recording = Recording(wanted)
+    with _Dispatched(recording) if composed else _Called(recording):
         fn()
-    return recorder.calls
+    return recording.calls
 
 
 class _Describer:
@@ -136,8 +164,10 @@ class _Describer:
         call = self.call
         namespace, rest = call.name.split(".", 1)
         name, overload = rest.split(".")
-        schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema.arguments
-        types = {a.name: str(a.real_type) + str(a.type) for a in schema}
+        full_schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
+        schema = full_schema.arguments
+        # Only the text of a schema tells SymInt from int.
+        types = {name: kind for kind, name in re.findall(r"([\w\[\]?()!]+) (\w+)(?=[,=)])", str(full_schema))}
         # Tensors first: their sizes are the symbols that integers may refer to.
         order = sorted(range(len(call.args)), key=lambda i: "Tensor" not in types[schema[i].name])
         args: list[Any] = [None] * len(call.args)

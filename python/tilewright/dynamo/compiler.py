@@ -6,6 +6,8 @@ import json
 import warnings
 from typing import Any
 
+from torch.utils._python_dispatch import _disable_current_modes
+
 from .. import switches
 from ..stats import GraphStats, recorder
 from .errors import InternalError, error_from_report
@@ -17,14 +19,15 @@ def build(description: GraphDescription, text: str, stats: GraphStats) -> Any:
     from .. import _C
 
     try:
-        graph = _C.compile_graph(
-            text,
-            description.arguments,
-            description.inputs,
-            description.outputs,
-            description.output_devices,
-            description.device,
-        )
+        with _disable_current_modes():  # constants may be moved to the device: truly, not as AOTAutograd's fake tensors
+            graph = _C.compile_graph(
+                text,
+                description.arguments,
+                description.inputs,
+                description.outputs,
+                description.output_devices,
+                description.device,
+            )
     except _C.CompileFailure as failure:
         raise error_from_report(json.loads(str(failure))) from None
     report = json.loads(graph.report)

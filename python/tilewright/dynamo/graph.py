@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._higher_order_ops.effects import with_effects
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -78,9 +79,11 @@ class _GraphWriter:
         self.nodes: list[dict[str, Any]] = []
         self.mutations: dict[int, int] = {}  # input -> value
         self.devices: set[str] = set()
+        self.tokens: set[Any] = set()
 
     def write(self) -> GraphDescription:
         graph = self.gm.graph
+        self._find_tokens()
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         for position, node in enumerate(placeholders):
             self._input(node, position)
@@ -101,10 +104,21 @@ class _GraphWriter:
         result.arguments = len(placeholders)
         return result
 
+    # ------------------------------------------------------------------------------------------- effects
+
+    def _find_tokens(self) -> None:
+        """Tokens order operators with effects (assertions, printing). Steps of a program run in order anyway, so they are no values."""
+        for node in self.gm.graph.nodes:
+            if node.target is with_effects:
+                self.tokens.add(node.args[0])
+                self.tokens.update(u for u in node.users if u.target is operator.getitem and u.args[1] == 0)
+
     # ------------------------------------------------------------------------------------------- inputs
 
     def _input(self, node: torch.fx.Node, position: int) -> None:
         value = node.meta.get("val")
+        if node in self.tokens:
+            return
         if isinstance(value, torch.Tensor):
             self._tensor_input(node, value, position, self.roles.get(position, "input"))
         elif isinstance(value, torch.SymInt):
@@ -155,9 +169,15 @@ class _GraphWriter:
     # ------------------------------------------------------------------------------------------- nodes
 
     def _call(self, node: torch.fx.Node) -> None:
-        target = node.target
+        target: Any = node.target
+        arguments: tuple[Any, ...] = node.args
         value = node.meta.get("val")
+        if target is with_effects:  # (token, operator, its arguments...) -> (token, its results...)
+            target, arguments = node.args[1], node.args[2:]
+            value = tuple(v for v in value[1:] if v is not None)
         if target is operator.getitem:
+            if node in self.tokens:
+                return
             container: Any = node.args[0]
             index: Any = node.args[1]
             numbers = self.values.get(container)
@@ -193,8 +213,8 @@ class _GraphWriter:
                 hint="write it without in-place operators, or keep it out of the compiled function (torch.compiler.disable)",
             )
         op, named = _SYNONYMS.get(op, (op, {}))
-        args = [a for i, a in enumerate(node.args) if i not in named]
-        keywords = {**{named[i]: a for i, a in enumerate(node.args) if i in named}, **node.kwargs}
+        args = [a for i, a in enumerate(arguments) if i not in named]
+        keywords = {**{named[i]: a for i, a in enumerate(arguments) if i in named}, **node.kwargs}
         entry: dict[str, Any] = {"op": op, "args": [self._argument(a) for a in args]}
         if keywords:
             entry["kwargs"] = {key: self._argument(a) for key, a in keywords.items() if a is not None}
@@ -202,13 +222,15 @@ class _GraphWriter:
         results: list[Any] = list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]
         outputs = [self._result(v) for v in results]
         entry["outputs"] = outputs
+        if not outputs:
+            entry["results"] = 0  # run for its effect
         source = source_of(node)
         if source:
             entry["source"] = source
         first = self.count
         self.count += len(outputs)
-        if several:
-            self.values[node] = list(range(first, self.count))
+        if several:  # with_effects has its token before the results
+            self.values[node] = [None] * (node.target is with_effects) + list(range(first, self.count))
         elif outputs:
             self.values[node] = first
         self.nodes.append(entry)
@@ -328,7 +350,7 @@ class _GraphWriter:
                     outputs.append({"v": value})
                     devices.append(item.meta["val"].device.type)
                 results.append(("tensor", seen[value]))
-            elif item is None:
+            elif item is None or item in self.tokens:
                 results.append(("none", None))
             else:
                 value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
