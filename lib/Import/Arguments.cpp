@@ -265,6 +265,17 @@ std::optional<bool> Builder::optionalFlag(std::string_view name) {
   return isNone(name) ? std::nullopt : std::optional(flag(name));
 }
 
+std::vector<bool> Builder::flags(std::string_view name) {
+  const Arg::List *list = arg(name).get<Arg::List>();
+  std::vector<bool> result;
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (const bool *v = (*list)[i].get<bool>())
+      result.push_back(*v);
+  if (!list || result.size() != list->size())
+    wrongKind(name, "a list of bools");
+  return result;
+}
+
 std::string Builder::text(std::string_view name) {
   const Arg &a = arg(name);
   if (const std::string *v = a.get<std::string>())

@@ -92,6 +92,7 @@ public:
   std::optional<double> optionalNumber(std::string_view name);
   bool flag(std::string_view name);
   std::optional<bool> optionalFlag(std::string_view name);
+  std::vector<bool> flags(std::string_view name);
   std::string text(std::string_view name);
   std::optional<DType> dtype(std::string_view name);
   /// What the description says of result i, if anything.

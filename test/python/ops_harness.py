@@ -142,7 +142,9 @@ class _Describer:
         strides: list[int | str] = list(t.stride())
         if self.symbolic and t.is_contiguous() and t.numel():
             strides = ["*".join(str(n) for n in sizes[d + 1 :]) or 1 for d in range(len(sizes))]
-        self.inputs.append({"kind": "tensor", "dtype": DTYPES[t.dtype], "sizes": sizes, "strides": strides, "offset": 0})
+        self.inputs.append(
+            {"kind": "tensor", "dtype": DTYPES[t.dtype], "sizes": sizes, "strides": strides, "offset": 0}
+        )
         return {"v": len(self.inputs) - 1}
 
     def argument(self, a: Any, schema_type: str) -> Any:
@@ -214,7 +216,7 @@ class Imported:
 
     def number(self, value: int | str) -> int:
         names = {f"s{i}": n for i, n in enumerate(self.symbols)}
-        return int(eval(str(value), {"__builtins__": {}, "min": min, "max": max}, names))  # noqa: S307
+        return int(eval(str(value), {"__builtins__": {}, "min": min, "max": max}, names))
 
 
 def import_and_run(tool: str, calls: list[Call], symbolic: bool = False) -> Iterator[Imported]:

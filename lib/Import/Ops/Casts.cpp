@@ -28,6 +28,19 @@ std::optional<Sizes> formatStrides(Builder &b, const Tensor &like, const std::st
   return strides;
 }
 
+std::optional<Sizes> channelsLast(Builder &b, const Tensor &self, const Sizes &sizes) {
+  if (self.rank() < 4 || isContiguous(self))
+    return std::nullopt;
+  const std::string format = self.rank() == 4 ? "torch.channels_last" : "torch.channels_last_3d";
+  const std::optional<Sizes> strides = formatStrides(b, self, format);
+  for (unsigned d = 0; d < self.rank(); ++d)
+    if (!self.sizes[d].isConstant(1) && !(self.strides[d] == (*strides)[d]))
+      return std::nullopt;
+  Tensor result = self;
+  result.sizes = sizes;
+  return formatStrides(b, result, format);
+}
+
 namespace {
 
 /// Values are never written again, so a copy of one that is laid out as wanted is the value itself. Inputs are memory

@@ -3,6 +3,7 @@
 // The result's buffer is partial: one nest writes each part.
 //
 //===----------------------------------------------------------------------===//
+#include "../Formats.h"
 #include "../Registry.h"
 #include "../Views.h"
 
@@ -26,7 +27,10 @@ Tensor concatenate(Builder &b, std::vector<Tensor> parts, unsigned dim, DType dt
     total = total + t.sizes[dim];
   }
   sizes[dim] = total;
-  const Tensor out = b.allocate(dtype, sizes, nullptr, parts.size() > 1);
+  const auto isChannelsLast = [&](const Tensor &t) { return channelsLast(b, t, sizes).has_value(); };
+  const std::optional<Sizes> strides =
+      std::all_of(parts.begin(), parts.end(), isChannelsLast) ? channelsLast(b, parts[0], sizes) : std::nullopt;
+  const Tensor out = b.allocate(dtype, sizes, strides ? &*strides : nullptr, parts.size() > 1);
   SizeExpr start = 0;
   for (const Tensor &t : parts) {
     b.assign(narrow(out, dim, start, t.sizes[dim]), t);

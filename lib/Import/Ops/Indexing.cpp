@@ -13,7 +13,8 @@ namespace tilewright::importer {
 namespace {
 
 void requireIndexType(const Tensor &index, const char *what) {
-  if (index.dtype != DType::I64 && index.dtype != DType::I32)
+  const bool isEmpty = loop::productOf(index.sizes).isConstant(0); // picks nothing, so its type does not matter
+  if (index.dtype != DType::I64 && index.dtype != DType::I32 && !isEmpty)
     throw Invalid(std::string(what) + "(): Expected dtype int32 or int64 for index, got " +
                   std::string(nameOf(index.dtype)));
 }
@@ -91,6 +92,11 @@ Results gather(Builder &b) {
     self = unsqueeze(self, 0);
   if (index.rank() == 0)
     index = unsqueeze(index, 0);
+  if (loop::productOf(index.sizes).isConstant(0)) { // picks nothing, whatever its shape
+    const Tensor none = b.allocate(self.dtype, index.sizes);
+    b.store(none, [&] { return b.constantInt(0, self.dtype); });
+    return {none};
+  }
   if (self.rank() != index.rank())
     throw Invalid("Index tensor must have the same number of dimensions as input tensor");
   for (unsigned d = 0; d < self.rank(); ++d)

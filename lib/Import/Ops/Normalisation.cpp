@@ -69,7 +69,7 @@ Results layerNormBackward(Builder &b) {
   const Tensor grad = b.tensor("grad_out"), input = b.tensor("input");
   const Tensor mean = b.tensor("mean"), rstd = b.tensor("rstd");
   const std::optional<Tensor> weight = b.optionalTensor("weight"), bias = b.optionalTensor("bias");
-  const std::vector<int64_t> mask = b.integers("output_mask");
+  const std::vector<bool> mask = b.flags("output_mask");
   const std::vector<unsigned> inner = normalizedDims(b, input);
   std::vector<unsigned> outer(input.rank() - inner.size());
   std::iota(outer.begin(), outer.end(), 0);
@@ -113,7 +113,7 @@ Results rmsNorm(Builder &b) {
     operands.push_back(*weight);
   const Tensor out = b.pointwise(
       acc, operands, [&](X x) { return affine(x[0] * x[1], x, 2, weight.has_value(), false); }, input.dtype);
-  return {b.contiguous(out), b.convert(rstd, statisticsType(b, input, std::nullopt, 1))};
+  return {b.contiguous(out), b.convert(rstd, b.described(1) ? b.described(1)->dtype : acc)};
 }
 
 /// A [channels] tensor beside an input [batch, channels, ...].

@@ -11,20 +11,6 @@
 namespace tilewright::importer {
 namespace {
 
-/// channels_last where the input has it; else nothing.
-std::optional<Sizes> channelsLast(Builder &b, const Tensor &self, const Sizes &sizes) {
-  if (self.rank() < 4 || isContiguous(self))
-    return std::nullopt;
-  const std::string format = self.rank() == 4 ? "torch.channels_last" : "torch.channels_last_3d";
-  const std::optional<Sizes> strides = formatStrides(b, self, format);
-  for (unsigned d = 0; d < self.rank(); ++d)
-    if (!self.sizes[d].isConstant(1) && !(self.strides[d] == (*strides)[d]))
-      return std::nullopt;
-  Tensor result = self;
-  result.sizes = sizes;
-  return formatStrides(b, result, format);
-}
-
 /// out[..., i, j] = self[..., at(i), at(j)] over the last `count` dimensions; at(k, position) for dimension rank -
 /// count + k.
 Tensor readAt(Builder &b, const Tensor &self, const Sizes &outer, const std::function<Ex(unsigned, Ex)> &at) {
