@@ -11,11 +11,11 @@
 namespace tilewright {
 
 struct KernelContext {
-  void *scratch;           // 0: per thread, KernelStep::scratchBytes, 64-byte aligned
-  int64_t errorCode;       // 8: 0 = none; else 1 + index into the step's error sites (first error wins)
-  int64_t errorIndex;      // 16: the offending index
-  int64_t errorBound;      // 24: the extent it should be below
-  int64_t thread;          // 32: 0 .. threads-1 of this step
+  void *scratch;      // 0: per thread, KernelStep::scratchBytes, 64-byte aligned
+  int64_t errorCode;  // 8: 0 = none; else 1 + index into the step's error sites (first error wins)
+  int64_t errorIndex; // 16: the offending index
+  int64_t errorBound; // 24: the extent it should be below
+  int64_t thread;     // 32: 0 .. threads-1 of this step
 };
 static_assert(offsetof(KernelContext, errorCode) == 8 && offsetof(KernelContext, thread) == 32);
 

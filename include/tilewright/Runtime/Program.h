@@ -51,7 +51,8 @@ struct BufferSpec {
     Output,   // of output `index`; allocated by the caller before launch
     Constant, // constant `index`
     Temp,     // in the arena; lives from firstStep to lastStep
-    Attached  // kept with the program while `attachedTo` (an input) keeps address and write epoch; filled by its prologue steps
+    Attached  // kept with the program while `attachedTo` (an input) keeps address and write epoch; filled by its
+              // prologue steps
   } kind;
   uint32_t index = 0;
   SizeExpr bytes;
@@ -73,9 +74,9 @@ struct ConstantSpec {
 
 /// One kernel, shared by every step with the same code. `object` is a relocatable ELF file for one function `symbol`.
 struct KernelCode {
-  std::string name;    // readable, for profiles: "row_softmax_3f2a"
-  std::string symbol;  // in the object
-  uint64_t hash;       // of the object and target; equal hashes share one loaded copy per process
+  std::string name;   // readable, for profiles: "row_softmax_3f2a"
+  std::string symbol; // in the object
+  uint64_t hash;      // of the object and target; equal hashes share one loaded copy per process
   std::vector<uint8_t> object;
 };
 
@@ -90,14 +91,15 @@ struct KernelStep {
   std::vector<uint32_t> buffers; // indices into Program::buffers, in the kernel's order
   std::vector<SizeExpr> offsets; // bytes added to each buffer's pointer (same length as buffers)
   std::vector<SizeExpr> ints;
-  SizeExpr grid;                 // number of grid points
-  SizeExpr grain = 1;            // a thread takes at least so many points
-  SizeExpr scratchBytes = 0;     // per thread, 64-byte aligned: KernelContext::scratch
+  SizeExpr grid;             // number of grid points
+  SizeExpr grain = 1;        // a thread takes at least so many points
+  SizeExpr scratchBytes = 0; // per thread, 64-byte aligned: KernelContext::scratch
   // For explain and debug output:
   SizeExpr bytesMoved = 0, flops = 0;
-  std::string source; // the model's source line or the operator names
+  std::string source;                    // the model's source line or the operator names
   std::vector<ErrorSiteSpec> errorSites; // KernelContext::errorCode - 1 is an index
-  /// >= 0: prologue of that Attached buffer, skipped while it is valid; uses its input, constants and the buffer itself only.
+  /// >= 0: prologue of that Attached buffer, skipped while it is valid; uses its input, constants and the buffer itself
+  /// only.
   int32_t attachedBuffer = -1;
 };
 

@@ -8,7 +8,7 @@
 #include "tilewright/Runtime/ThreadPool.h"
 #include "tilewright/Support/Switches.h"
 
-#include "CompileC.h"
+#include "TestPrograms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,164 +26,6 @@ using testing::HasSubstr;
 
 namespace {
 
-SizeExpr e(const char *text) { return SizeExpr::parse(text); }
-
-/// Kernels for all tests: one object, compiled once.
-const std::vector<uint8_t> &kernels() {
-  static const std::vector<uint8_t> object = compileC(R"(
-KERNEL(add) { // c = a + b
-  const float *a = buffers[0], *b = buffers[1]; float *c = buffers[2];
-  for (int64_t i = begin; i < end; ++i) c[i] = a[i] + b[i];
-  return 0;
-}
-KERNEL(scale) { // y = x * f, f a run-time double
-  const float *x = buffers[0]; const double *f = buffers[1]; float *y = buffers[2];
-  for (int64_t i = begin; i < end; ++i) y[i] = x[i] * (float)*f;
-  return 0;
-}
-KERNEL(plus) { // y = x + integer argument and integer scalar
-  const float *x = buffers[0]; const int64_t *n = buffers[1]; float *y = buffers[2];
-  for (int64_t i = begin; i < end; ++i) y[i] = x[i] + ints[0] + *n;
-  return 0;
-}
-KERNEL(gather) { // y[i] = x[index[i]], checked
-  const float *x = buffers[0]; const int64_t *index = buffers[1]; float *y = buffers[2];
-  int64_t status = 0;
-  for (int64_t i = begin; i < end; ++i) {
-    int64_t at = index[i];
-    if (at < 0 || at >= ints[0]) {
-      if (!context->errorCode) { context->errorCode = 1; context->errorIndex = at; context->errorBound = ints[0]; }
-      status = 1; at = 0;
-    }
-    y[i] = x[at];
-  }
-  return status;
-}
-KERNEL(reverse) { // through scratch: y = x reversed, in blocks of ints[0]
-  const float *x = buffers[0]; float *y = buffers[1], *s = context->scratch;
-  if ((uintptr_t)s % 64) return 1;
-  for (int64_t g = begin; g < end; ++g) {
-    for (int64_t i = 0; i < ints[0]; ++i) s[i] = x[g * ints[0] + i];
-    for (int64_t i = 0; i < ints[0]; ++i) y[g * ints[0] + i] = s[ints[0] - 1 - i];
-  }
-  return 0;
-}
-KERNEL(count) { // adds the number of its grid points to a counter
-  __atomic_fetch_add((int64_t *)buffers[0], end - begin, __ATOMIC_RELAXED);
-  return 0;
-}
-KERNEL(fill) { // ints[0] elements, whatever the grid
-  for (int64_t i = 0; i < ints[0]; ++i) ((float *)buffers[0])[i] = 1;
-  return 0;
-}
-KERNEL(slow) { // takes ints[0] rounds a point
-  for (int64_t g = begin; g < end; ++g)
-    for (volatile int64_t i = 0; i < ints[0]; ++i) {}
-  return 0;
-}
-)");
-  return object;
-}
-
-/// A program in the making.
-struct Builder {
-  Program p;
-  Builder(const char *name, uint32_t symbols = 0) {
-    p.name = name;
-    p.target = "x86-64";
-    p.symbolCount = symbols;
-    p.symbols.resize(symbols);
-  }
-  uint32_t input(const char *name, std::vector<SizeExpr> sizes, std::vector<SizeExpr> strides,
-                 DType dtype = DType::F32) {
-    p.inputs.push_back({InputSpec::Tensor, dtype, sizes, strides, false, name});
-    p.buffers.push_back({BufferSpec::Input, uint32_t(p.inputs.size() - 1), 0});
-    return p.buffers.size() - 1;
-  }
-  uint32_t scalar(InputSpec::Kind kind, const char *name) {
-    p.inputs.push_back({kind, kind == InputSpec::ScalarInt ? DType::I64 : DType::F64, {}, {}, false, name});
-    p.buffers.push_back({BufferSpec::Input, uint32_t(p.inputs.size() - 1), 8});
-    return p.buffers.size() - 1;
-  }
-  uint32_t output(SizeExpr n, DType dtype = DType::F32) {
-    p.outputs.push_back({OutputSpec::Fresh, dtype, {n}, {1}, 0, 0});
-    p.buffers.push_back({BufferSpec::Output, uint32_t(p.outputs.size() - 1), n * int64_t(sizeOf(dtype))});
-    return p.buffers.size() - 1;
-  }
-  uint32_t temp(SizeExpr bytes, uint32_t first, uint32_t last) {
-    p.buffers.push_back({BufferSpec::Temp, 0, bytes, first, last});
-    return p.buffers.size() - 1;
-  }
-  uint32_t attached(uint32_t input, SizeExpr bytes) {
-    p.buffers.push_back({BufferSpec::Attached, 0, bytes, 0, 0, input});
-    return p.buffers.size() - 1;
-  }
-  KernelStep &step(const char *symbol, std::vector<uint32_t> buffers, SizeExpr grid, std::vector<SizeExpr> ints = {}) {
-    uint32_t kernel = 0;
-    while (kernel < p.kernels.size() && p.kernels[kernel].symbol != symbol)
-      ++kernel;
-    if (kernel == p.kernels.size())
-      p.kernels.push_back({std::string(symbol) + "_kernel", symbol, 1, kernels()});
-    KernelStep s;
-    s.kernel = kernel;
-    s.offsets.assign(buffers.size(), 0);
-    s.buffers = std::move(buffers);
-    s.ints = std::move(ints);
-    s.grid = grid;
-    s.source = "model.py:7";
-    return std::get<KernelStep>(p.steps.emplace_back(std::move(s)));
-  }
-  std::shared_ptr<Executable> load() {
-    // What is serialised is what runs.
-    return Executable::load(Program::deserialize(p.serialize()));
-  }
-};
-
-/// Argument over a vector, which owns sizes and strides.
-struct Tensor {
-  std::vector<int64_t> sizes, strides;
-  std::vector<float> data;
-  uint64_t epoch = 0;
-  explicit Tensor(int64_t n, float first = 0) : sizes{n}, strides{1}, data(n) {
-    std::iota(data.begin(), data.end(), first);
-  }
-  Argument argument() {
-    Argument a;
-    a.data = data.data();
-    a.sizes = sizes;
-    a.strides = strides;
-    a.epoch = epoch;
-    return a;
-  }
-};
-
-Argument scalarInt(int64_t value) {
-  Argument a;
-  a.scalarInt = value;
-  return a;
-}
-Argument scalarFloat(double value) {
-  Argument a;
-  a.scalarFloat = value;
-  return a;
-}
-
-void call(Executable &x, std::vector<Argument> arguments, std::vector<void *> outputs, Stream *stream = nullptr) {
-  std::vector<OutputMemory> memory;
-  for (void *p : outputs)
-    memory.push_back({p});
-  x.run(x.bind(arguments), arguments, memory, stream);
-}
-
-std::string bindError(Executable &x, std::vector<Argument> arguments) {
-  try {
-    x.bind(arguments);
-  } catch (const std::invalid_argument &error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// y = (a + b) + a, through a temporary.
 Builder twoAdds() {
   Builder b("two_adds", 1);
@@ -195,20 +37,13 @@ Builder twoAdds() {
   return b;
 }
 
-class OnStreamOrHere : public testing::TestWithParam<bool> {
-protected:
-  Stream *stream() { return GetParam() ? &Device::instance().defaultStream() : nullptr; }
-  void finish() {
-    if (GetParam())
-      Device::instance().defaultStream().synchronize();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Executable, OnStreamOrHere, testing::Values(false, true),
+using ExecutableRuns = OnStreamOrHere;
+INSTANTIATE_TEST_SUITE_P(Both, ExecutableRuns, testing::Values(false, true),
                          [](const auto &info) { return info.param ? "OnStream" : "Here"; });
 
 } // namespace
 
-TEST_P(OnStreamOrHere, RunsStepsThroughTemporariesForManySizes) {
+TEST_P(ExecutableRuns, RunsStepsThroughTemporariesForManySizes) {
   auto x = twoAdds().load();
   for (int64_t n : {0, 1, 63, 64, 65, 1000, 100000, 7, 1000}) {
     Tensor a(n, 1), b(n, 5);
@@ -220,7 +55,7 @@ TEST_P(OnStreamOrHere, RunsStepsThroughTemporariesForManySizes) {
   }
 }
 
-TEST_P(OnStreamOrHere, ScalarsAreReadAtRunTime) {
+TEST_P(ExecutableRuns, ScalarsAreReadAtRunTime) {
   Builder b("scalars", 2);
   uint32_t x = b.input("x", {e("s0")}, {1}), f = b.scalar(InputSpec::ScalarFloat, "lr"),
            n = b.scalar(InputSpec::ScalarInt, "n"), m = b.scalar(InputSpec::ScalarInt, "m");
@@ -241,7 +76,7 @@ TEST_P(OnStreamOrHere, ScalarsAreReadAtRunTime) {
   EXPECT_THAT(bindError(*exe, {t5.argument(), scalarFloat(1), scalarInt(1), scalarInt(-1)}), HasSubstr("(m)"));
 }
 
-TEST_P(OnStreamOrHere, ErrorsOfDataNameTheFirstIndex) {
+TEST_P(ExecutableRuns, ErrorsOfDataNameTheFirstIndex) {
   Builder b("gather", 2);
   b.p.symbols = {{SymbolBinding::InputSize, 0, 0}, {SymbolBinding::InputSize, 1, 0}};
   uint32_t x = b.input("table", {e("s0")}, {1}), index = b.input("index", {e("s1")}, {1}, DType::I64),
@@ -286,7 +121,7 @@ TEST_P(OnStreamOrHere, ErrorsOfDataNameTheFirstIndex) {
   EXPECT_EQ(counter, 2);
 }
 
-TEST_P(OnStreamOrHere, ScratchBelongsToOneThread) {
+TEST_P(ExecutableRuns, ScratchBelongsToOneThread) {
   Builder b("reverse", 1);
   b.p.symbols = {{SymbolBinding::InputSize, 0, 0}};
   uint32_t x = b.input("x", {e("s0")}, {1}), out = b.output(e("s0"));
@@ -337,7 +172,7 @@ static Builder island() {
   return b;
 }
 
-TEST_P(OnStreamOrHere, ExternalStepsRunOnTheCallingThreadInOrder) {
+TEST_P(ExecutableRuns, ExternalStepsRunOnTheCallingThreadInOrder) {
   auto exe = island().load();
   Tensor t(1000, 0);
   std::vector<float> y(1000);
@@ -521,122 +356,4 @@ TEST(ExecutableDeathTest, AnOverrunOfATemporaryFaultsUnderTheGuardAllocator) {
   };
   EXPECT_EXIT(die(), testing::KilledBySignal(SIGSEGV),
               "SIGSEGV.*in compiled code fill_kernel.*\n.*kernel fill_kernel of program overrun, source: model.py:7");
-}
-
-//===----------------------------------------------------------------------===//
-// Packed weights
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// y = x + packed(w), where packing is w + w.
-Builder withPackedWeight() {
-  Builder b("packed", 1);
-  b.p.symbols = {{SymbolBinding::InputSize, 0, 0}};
-  uint32_t x = b.input("x", {e("s0")}, {1}), w = b.input("w", {e("s0")}, {1}), out = b.output(e("s0"));
-  uint32_t packed = b.attached(1, e("s0*4"));
-  b.step("add", {w, w, packed}, e("s0")).attachedBuffer = packed;
-  b.step("add", {x, packed, out}, e("s0"));
-  return b;
-}
-} // namespace
-
-TEST_P(OnStreamOrHere, PackedWeightsAreKeptWhileTheEpochStands) {
-  releasePackedWeights(true);
-  auto exe = withPackedWeight().load();
-  Tensor x(100), seen(100);
-  // On the device the weight's block is asked whether it is still alive.
-  Block *block = GetParam() ? Device::instance().allocator().allocate(400, *stream()) : nullptr;
-  std::vector<float> host(100);
-  auto *w = block ? static_cast<float *>(block->data) : host.data();
-  std::vector<int64_t> sizes{100}, strides{1};
-  std::vector<float> out(100);
-  auto step = [&](float value, uint64_t epoch) {
-    std::fill(w, w + 100, value);
-    Argument weight{w, sizes, strides, DType::F32};
-    weight.epoch = epoch;
-    call(*exe, {x.argument(), weight}, {out.data()}, stream());
-    finish();
-    return out[0];
-  };
-  auto epoch = [&](uint64_t n) -> uint64_t {
-    if (!block)
-      return n;
-    block->touch();
-    return block->epoch;
-  };
-  uint64_t hits = packedWeightStats().hits;
-  uint64_t first = epoch(1);
-  EXPECT_EQ(step(1, first), 2);
-  EXPECT_EQ(packedWeightStats().count, 0u) << "seen once: it may be an activation";
-  EXPECT_EQ(step(1, first), 2);
-  EXPECT_EQ(packedWeightStats().count, 1u);
-  EXPECT_EQ(packedWeightStats().bytes, 400u);
-  EXPECT_EQ(step(1, first), 2);
-  EXPECT_EQ(packedWeightStats().hits, hits + 1);
-  EXPECT_EQ(step(9, first), 2) << "written without a new epoch: the kept copy is what is used";
-  EXPECT_EQ(packedWeightStats().hits, hits + 2);
-  uint64_t second = epoch(2);
-  EXPECT_EQ(step(3, second), 6) << "a new epoch";
-  EXPECT_EQ(step(4, 0), 8) << "unknown: packed in the call";
-  EXPECT_EQ(step(3, second), 6);
-  EXPECT_EQ(step(3, second), 6);
-  EXPECT_EQ(packedWeightStats().count, 1u);
-
-  // A second program that packs alike shares the copy.
-  auto other = withPackedWeight().load();
-  hits = packedWeightStats().hits;
-  Argument weight{w, sizes, strides, DType::F32};
-  weight.epoch = second;
-  call(*other, {x.argument(), weight}, {out.data()}, stream());
-  finish();
-  EXPECT_EQ(packedWeightStats().hits, hits + 1);
-
-  if (block) {
-    Device::instance().allocator().free(block);
-    releasePackedWeights();
-    EXPECT_EQ(packedWeightStats().count, 0u) << "its weight is gone";
-  } else {
-    std::vector<uint64_t> epochs{second};
-    releasePackedWeights(epochs);
-    EXPECT_EQ(packedWeightStats().count, 0u);
-  }
-}
-
-TEST(Executable, PackedWeightsGoWithTheLastProgram) {
-  releasePackedWeights(true);
-  Tensor x(10), w(10);
-  w.epoch = 5;
-  std::vector<float> out(10);
-  auto a = withPackedWeight().load(), b = withPackedWeight().load();
-  for (auto &exe : {a, b, a})
-    call(*exe, {x.argument(), w.argument()}, {out.data()});
-  EXPECT_EQ(packedWeightStats().count, 1u);
-  b.reset();
-  EXPECT_EQ(packedWeightStats().count, 1u);
-  a.reset();
-  EXPECT_EQ(packedWeightStats().count, 0u);
-}
-
-TEST(Executable, PackedWeightsAreSharedAcrossStreams) {
-  releasePackedWeights(true);
-  auto exe = withPackedWeight().load();
-  Stream &s1 = Device::instance().createStream(), &s2 = Device::instance().createStream();
-  Block *w = Device::instance().allocator().allocate(400000, s1);
-  w->touch();
-  std::fill_n(static_cast<float *>(w->data), 100000, 1.5f);
-  Tensor x(100000);
-  std::vector<int64_t> sizes{100000}, strides{1};
-  Argument weight{w->data, sizes, strides, DType::F32};
-  weight.epoch = w->epoch;
-  std::vector<std::vector<float>> outs(20, std::vector<float>(100000));
-  for (size_t i = 0; i < outs.size(); ++i)
-    call(*exe, {x.argument(), weight}, {outs[i].data()}, i % 2 ? &s1 : &s2);
-  s1.synchronize();
-  s2.synchronize();
-  EXPECT_EQ(packedWeightStats().count, 1u);
-  for (auto &out : outs)
-    for (int i = 0; i < 100000; i += 777)
-      ASSERT_EQ(out[i], i + 3.0f);
-  Device::instance().allocator().free(w);
-  releasePackedWeights(true);
 }
