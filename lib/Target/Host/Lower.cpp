@@ -38,8 +38,8 @@ private:
 static LogicalResult lower(ModuleOp module, tile::KernelOp kernel, const HostTarget &target,
                            const DumpOptions &options) {
   Steps step(module, options);
-  return success(succeeded(step("tile-unroll", [&] { return unrollTiles(kernel); })) &&
-                 succeeded(step("tile-peel-tails", [&] { return peelTails(kernel), success(); })) &&
+  return success(succeeded(step("tile-peel-tails", [&] { return peelTails(kernel), success(); })) &&
+                 succeeded(step("tile-unroll", [&] { return unrollTiles(kernel); })) &&
                  succeeded(step("tile-to-vector", [&] { return tileToVector(kernel, target); })) &&
                  succeeded(step("tile-lower-contract", [&] { return lowerContract(kernel, target); })) &&
                  succeeded(step("tile-lower-grid", [&] { return lowerGrid(kernel); })) &&

@@ -23,8 +23,7 @@ tile.kernel @bias_gelu(%x: !tile.buffer<f32>, %b: !tile.buffer<f32>, %y: !tile.b
 }
 
 // CHECK-LABEL: tile.kernel @every_op
-// CHECK-SAME: attributes {noalias}
-tile.kernel @every_op(%x: !tile.buffer<f32>, %f: !tile.buffer<i1>, %ids: !tile.buffer<i64>, %n: index, %ld: index) attributes {noalias} {
+tile.kernel @every_op(%x: !tile.buffer<f32>, %f: !tile.buffer<i1>, %ids: !tile.buffer<i64>, %n: index, %ld: index) {
   // CHECK: tile.grid (%{{.*}}, %{{.*}}) in (%{{.*}}, %{{.*}})
   tile.grid (%i, %j) in (%n, %ld) {
     // CHECK: tile.load %{{.*}}[%{{.*}}] : !tile.buffer<f32> -> f32
@@ -46,6 +45,10 @@ tile.kernel @every_op(%x: !tile.buffer<f32>, %f: !tile.buffer<i1>, %ids: !tile.b
     %q = tile.iota : tensor<2x8xi64>
     // CHECK: tile.scratch[%{{.*}}] : !tile.buffer<bf16>
     %w = tile.scratch [%ld] : !tile.buffer<bf16>
+    // CHECK: tile.math <erfc> %{{.*}} : tensor<8xf32>
+    %e = tile.math <erfc> %t : tensor<8xf32>
+    // CHECK: tile.record_error %{{.*}}, %{{.*}} site 3
+    tile.record_error %i, %j site 3
     // CHECK: tile.address %{{.*}} : !tile.buffer<bf16> -> !llvm.ptr
     %p = tile.address %w : !tile.buffer<bf16> -> !llvm.ptr
   }

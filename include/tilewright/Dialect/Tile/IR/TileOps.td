@@ -22,10 +22,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, N
     ```
     Holds exactly one `tile.grid`, as its last operation. What stands before the grid is uniform: it is computed once per call of
     the kernel function. Buffers and integers reach the function in the order of the arguments (Runtime/KernelContext.h).
-
-    `attributes {noalias}`: no buffer that is written overlaps another one.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$noalias);
+  let arguments = (ins SymbolNameAttr:$sym_name);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
