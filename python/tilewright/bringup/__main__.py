@@ -86,7 +86,9 @@ def _crashed(spec: str, folder: str, number: int) -> Report:
 def _steps(text: str) -> set[str]:
     steps = set(text.split(","))
     if unknown := steps - set(runner.OPTIONAL):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: no step that can be left out; these are {', '.join(runner.OPTIONAL)}")
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(sorted(unknown))}: no step that can be left out; these are {', '.join(runner.OPTIONAL)}"
+        )
     return steps
 
 

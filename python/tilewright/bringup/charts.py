@@ -12,7 +12,7 @@ from typing import Any
 
 from .text import escape
 
-WIDE, NARROW = 680, 340
+WIDE, NARROW = 720, 350
 
 
 class Svg:
@@ -83,7 +83,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], label: str, most: float | 
     most = most or max((bar.value for _, group in groups for bar in group), default=1) or 1
 
     def draw(width: int) -> Svg:
-        names = 150 if width == WIDE else 106
+        names = 150 if width == WIDE else 114
         values = 92
         rows = sum(len(group) for _, group in groups)
         titles = sum(bool(title) for title, _ in groups)
@@ -108,33 +108,43 @@ def shares(rows: Sequence[tuple[str, Sequence[Part]]], label: str) -> str:
     """Each row a bar of full length, cut by share."""
 
     def draw(width: int) -> Svg:
-        svg = Svg(width, len(rows) * 48, label)
+        wide = width == WIDE  # there the values stand beside the title, else below the bar
+        lines = [_lines([part.shown for part in parts if part.value > 0], 100 if wide else 44) for _, parts in rows]
+        height = 48 if wide else 48 + 17 * max(map(len, lines), default=1)
+        svg = Svg(width, len(rows) * height, label)
         for index, (title, parts) in enumerate(rows):
-            y = index * 48.0
+            y = index * float(height)
             whole = sum(part.value for part in parts) or 1
             svg.text(0, y + 13, title, "t")
-            svg.text(
-                width,
-                y + 13,
-                " · ".join(part.shown for part in parts if part.value > 0) if width == WIDE else "",
-                "t m",
-                "end",
-            )
+            for number, values in enumerate(lines[index]):
+                svg.text(
+                    width if wide else 0,
+                    y + 13 if wide else y + 54 + 17 * number,
+                    values,
+                    "t m",
+                    "end" if wide else "start",
+                )
             x = 0.0
             for part in parts:
                 length = width * part.value / whole
-                svg.rect(
-                    x,
-                    y + 20,
-                    max(length - 1, 0.5 if part.value > 0 else 0),
-                    18,
-                    part.kind,
-                    f"{part.name}: {part.shown}",
-                )
+                least = 0.5 if part.value > 0 else 0
+                svg.rect(x, y + 20, max(length - 1, least), 18, part.kind, f"{part.name}: {part.shown}")
                 x += length
         return svg
 
     return both(draw)
+
+
+def _lines(texts: Sequence[str], most: int) -> list[str]:
+    """Joined by dots, in lines of at most so many characters."""
+    lines = [""]
+    for text in texts:
+        joined = f"{lines[-1]} · {text}" if lines[-1] else text
+        if lines[-1] and len(joined) > most:
+            lines.append(text)
+        else:
+            lines[-1] = joined
+    return lines
 
 
 def _decades(low: float, high: float) -> list[int]:
@@ -193,12 +203,14 @@ def layers(
                     )
         if tolerance:
             svg.line(left, at(tolerance), width - right, at(tolerance), "limit")
-            svg.text(width - right, at(tolerance) - 5, f"tolerance {tolerance:.0e}", "t bad", "end")
+            svg.text(
+                width - right, at(tolerance) - 5, f"tolerance {tolerance:.0e}".replace("e-0", "e-"), "t bad", "end"
+            )
         for name in sorted(set(first_beyond.values())):
             index = next(i for i, entry in enumerate(entries) if entry["name"] == name)
             x = left + step * (index + 0.5)
             svg.line(x, above, x, height - below, "limit")
-            svg.text(min(max(x, left + 60), width - 60), above - 3, f"first beyond: {name}"[:40], "t bad", "middle")
+            svg.text(min(max(x, left + 74), width - 74), above - 3, "first beyond tolerance", "t bad", "middle")
         svg.text(left, height - 8, "first layer", "t m")
         svg.text(
             width - right,

@@ -9,7 +9,7 @@ from . import charts
 from .sections import coverage_section, first_call_section, memory_section, numerics_section, speed_section
 from .style import STYLE
 from .tables import definitions, table
-from .text import bytes_text, error_text, escape, factor_text, percent_text, seconds_text
+from .text import bytes_text, error_text, escape, factor_text, percent_text, seconds_text, sentence
 
 _TITLES = {"ok": "Brought up", "warning": "Brought up, with reservations", "failed": "Not right yet"}
 
@@ -105,7 +105,7 @@ def _errors(data: dict[str, Any]) -> str:
         )
         where = f'<p class="m">{escape(error["where"])} · step {escape(error["step"])}</p>'
         parts.append(
-            f'<div class="error"><b>{escape(error["what"])}</b>{where}<p>{escape(error["what_to_do"])}</p>{detail}</div>'
+            f'<div class="error"><b>{escape(sentence(error["what"]))}</b>{where}<p>{escape(error["what_to_do"])}</p>{detail}</div>'
         )
     return "".join(parts)
 

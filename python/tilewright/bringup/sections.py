@@ -48,7 +48,7 @@ def numerics_section(data: dict[str, Any]) -> str:
             + ".</p>"
         )
     if "compiled_same_bits" in data:
-        same = "gives the same bits as" if data["compiled_same_bits"] else "rounds otherwise than"
+        same = "gives the same bits as" if data["compiled_same_bits"] else "rounds differently from"
         parts.append(
             f'<p class="m">To see every layer, the graph was compiled with all of them as results; the plain compiled model {same} that graph.</p>'
         )
@@ -225,7 +225,7 @@ def memory_section(data: dict[str, Any]) -> str:
             "batch",
             "inputs",
             *(
-                f"{RUNS[way]}: {what}"
+                f"{RUNS[way].removeprefix('npu ')}: {what}"
                 for way in ("npu", "compiled")
                 for what in ("call", "peak")
                 if any(way in e for e in batches)
@@ -290,16 +290,16 @@ def speed_section(data: dict[str, Any]) -> str:
                     f"{row['batch']}",
                     (RUNS[way], "l"),
                     seconds_text(found["median_seconds"]),
-                    f"{seconds_text(found['least_seconds'])} – {seconds_text(found['most_seconds'])}",
                     count_text(found["samples_per_second"]),
                     factor_text(found["times_cpu"]) if way != "cpu" else "1",
+                    f"{seconds_text(found['least_seconds'])} – {seconds_text(found['most_seconds'])}",
                 ]
             )
     return (
         "<h2>Latency and throughput</h2>"
         f"<p>Samples per second. The three take turns on the same machine; medians over {min(r['rounds'] for r in data['batches'])} or more rounds, eager CPU on {data['cpu_threads']} threads.</p>"
         + bars(groups, "throughput by batch size")
-        + table(["batch", ("run", "l"), "latency", "least – most", "samples/s", "× eager CPU"], rows)
+        + table(["batch", ("run", "l"), "latency", "samples/s", "× CPU", "least – most"], rows)
     )
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-__all__ = ["bytes_text", "count_text", "error_text", "escape", "factor_text", "percent_text", "seconds_text"]
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "error_text",
+    "escape",
+    "factor_text",
+    "percent_text",
+    "seconds_text",
+    "sentence",
+]
+
+
+def sentence(text: str) -> str:
+    """With a capital, unless the first word is a name (file.py, MAX_ROWS)."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() and first != "npu" else text
 
 
 def bytes_text(count: float | None) -> str:
@@ -35,7 +50,7 @@ def three_digits(value: float) -> str:
 
 
 def count_text(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}" if value >= 100 else three_digits(value)
+    return "–" if value is None else f"{value:,.0f}" if value >= 100 or value == int(value) else three_digits(value)
 
 
 def factor_text(value: float | None) -> str:

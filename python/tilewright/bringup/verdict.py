@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .text import sentence
+
 
 def conclude(data: dict[str, Any]) -> None:
     """Fills in `verdict` and `next` from the rest of the report."""
@@ -65,7 +67,7 @@ def _best(data: dict[str, Any]) -> tuple[int, float] | None:
 
 def _next(data: dict[str, Any]) -> list[str]:
     advice = [
-        f"{e['what']}{' (' + e['where'] + ')' if e['where'] else ''}. {e['what_to_do']}.".replace("..", ".")
+        f"{sentence(e['what'])}{' (' + e['where'] + ')' if e['where'] else ''}. {e['what_to_do']}.".replace("..", ".")
         for e in data["errors"]
     ]
     coverage = data.get("coverage") or {}
