@@ -87,8 +87,8 @@ llvm::Expected<ObjectCode> compileKernel(mlir::ModuleOp module, const HostTarget
 /// Functions outside of an object that its code may call; all are in Runtime's table.
 llvm::ArrayRef<llvm::StringRef> allowedSymbols();
 
-/// A context with the dialects loaded and multithreading off, borrowed from a process-wide pool: making one costs
-/// milliseconds, more than lowering a small kernel. Operations of a borrowed context must be destroyed before it is
+/// A context with the dialects loaded and multithreading off, borrowed from a process-wide pool: making one takes
+/// about 1 ms, as much as lowering a small kernel. Operations of a borrowed context must be destroyed before it is
 /// given back.
 class PooledContext {
 public:
