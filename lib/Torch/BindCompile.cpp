@@ -114,6 +114,8 @@ void translate(const std::exception_ptr &error, void *) {
     std::rethrow_exception(error);
   } catch (const DataError &found) {
     PyErr_SetString(PyExc_IndexError, found.what());
+  } catch (python_error &raised) { // by an operator that is written in Python
+    raised.restore();
   } catch (const c10::Error &) {
     torch::translate_exception_to_python(error);
   }

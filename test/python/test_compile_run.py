@@ -143,9 +143,12 @@ def test_island_runs_through_pytorch_and_is_announced_and_listed(device):
         with torch.no_grad():
             explanation = tilewright.explain(f, x.to(device))
     assert sum("linalg_inv" in str(w.message) and "no native operator" in str(w.message) for w in caught) <= 1
-    (island,) = explanation.islands
-    assert "linalg_inv" in island["op"] and island["reason"] and "test_compile_run.py" in island["source"]
-    assert "linalg_inv" in str(explanation) and explanation.to_dict()["graphs"][0]["islands"] == [island]
+    inverse, check = explanation.islands
+    assert "linalg_inv" in inverse["op"] and inverse["reason"] and "test_compile_run.py" in inverse["source"]
+    assert "linalg_inv" in str(explanation) and explanation.to_dict()["graphs"][0]["islands"] == [inverse, check]
+    with pytest.raises(RuntimeError, match="singular"), torch.no_grad():  # an operator that is run for its effect
+        torch.compile(f, backend="tilewright")(torch.zeros(4, 4, device=device))
+    compare(f, x, device=device)
 
 
 def test_fallback_error_refuses_islands():
