@@ -1,0 +1,183 @@
+// Matrix products through the whole stack (graph -> compiler -> Program -> thread pool) as a share of the FMA peak: a
+// loop of multiply-adds on registers on the same threads, run just before each product. Weights packed ahead (epoch
+// known, as for frozen parameters and on npu) and packed in the call.
+//
+//   gemm [f32|bf16|f64] [m n k]...
+//
+// Shares are medians over turns, by elapsed time and by CPU time of all threads; on a busy machine only the second
+// means anything. bf16 counts against the dot-product peak, twice that of f32, where the CPU has AVX512-BF16.
+
+#include "tilewright/Runtime/CompilerLoader.h"
+#include "tilewright/Runtime/Executable.h"
+#include "tilewright/Runtime/ThreadPool.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <immintrin.h>
+#include <random>
+#include <string>
+#include <time.h>
+
+using namespace tilewright;
+
+namespace {
+
+/// CPU time of all threads: what others' work on a busy machine leaves alone, but for the caches.
+double cpuTime() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+constexpr int kTurns = 40000, kRegisters = 12;
+
+/// f32 operations of one loop: enough chains to hide the latency of a multiply-add.
+template <typename Vector> [[gnu::always_inline]] inline double sumOf(const Vector (&a)[kRegisters]) {
+  double total = 0;
+  for (const Vector &v : a)
+    total += reinterpret_cast<const float *>(&v)[0];
+  return total;
+}
+[[gnu::target("avx512f")]] double registerLoop512() {
+  __m512 a[kRegisters], b = _mm512_set1_ps(1.0001f), c = _mm512_set1_ps(1e-9f);
+  for (__m512 &x : a)
+    x = c;
+  for (int i = 0; i < kTurns; ++i)
+    for (__m512 &x : a)
+      x = _mm512_fmadd_ps(x, b, c);
+  return sumOf(a);
+}
+[[gnu::target("avx2,fma")]] double registerLoop256() {
+  __m256 a[kRegisters], b = _mm256_set1_ps(1.0001f), c = _mm256_set1_ps(1e-9f);
+  for (__m256 &x : a)
+    x = c;
+  for (int i = 0; i < kTurns; ++i)
+    for (__m256 &x : a)
+      x = _mm256_fmadd_ps(x, b, c);
+  return sumOf(a);
+}
+
+/// Operations per second of elapsed time, of all threads together, and per second of CPU time.
+struct Rate {
+  double elapsed, cpu;
+};
+
+template <typename Body> Rate rateOf(double flops, Body &&body) {
+  double start = now(), cpuStart = cpuTime();
+  body();
+  return {flops / (now() - start), flops / (cpuTime() - cpuStart)};
+}
+
+/// Multiply-adds in f32, counted twice, on registers.
+Rate peak() {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  ThreadPool &pool = ThreadPool::instance();
+  [[maybe_unused]] static volatile double sink;
+  return rateOf(double(pool.size()) * kTurns * kRegisters * (wide ? 32 : 16), [&] {
+    pool.parallelFor(pool.size(), 1, [&](int64_t begin, int64_t end, unsigned) {
+      for (int64_t i = begin; i < end; ++i)
+        sink = wide ? registerLoop512() : registerLoop256();
+    });
+  });
+}
+
+std::string graphOf(const std::string &dtype) {
+  auto tensor = [&](const char *rows, const char *cols, const char *name, const char *role) {
+    return std::string(R"({"kind": "tensor", "dtype": ")") + dtype + R"(", "sizes": [")" + rows + R"(", ")" + cols +
+           R"("], "strides": [")" + cols + R"(", 1], "name": ")" + name + R"(", "role": ")" + role + R"("})";
+  };
+  std::string symbols;
+  for (int i = 0; i < 3; ++i)
+    symbols += (i ? ", " : "") + std::string(R"({"name": "s)") + std::to_string(i) + R"(", "min": 2, "hint": 512})";
+  return R"({"version": 1, "name": "gemm", "symbols": [)" + symbols + R"(], "inputs": [)" +
+         tensor("s0", "s1", "a", "input") + ", " + tensor("s1", "s2", "b", "parameter") +
+         R"(], "nodes": [{"op": "aten.mm.default", "args": [{"v": 0}, {"v": 1}], "kwargs": {}}], "outputs": [{"v": 2}], "mutations": []})";
+}
+
+struct Matrix {
+  Matrix(int64_t rows, int64_t cols, DType type)
+      : sizes{rows, cols}, strides{cols, 1}, type(type), bytes(rows * cols * sizeOf(type)),
+        data(std::aligned_alloc(64, (bytes + 64) / 64 * 64)) {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < bytes / sizeOf(type); ++i) {
+      float value = normal(generator);
+      double wide = value;
+      if (type == DType::BF16)
+        std::memcpy(static_cast<char *>(data) + 2 * i, reinterpret_cast<const char *>(&value) + 2, 2);
+      else
+        std::memcpy(static_cast<char *>(data) + sizeOf(type) * i,
+                    type == DType::F64 ? static_cast<const void *>(&wide) : &value, sizeOf(type));
+    }
+  }
+  ~Matrix() { std::free(data); }
+  Matrix(const Matrix &) = delete;
+  Argument argument(uint64_t epoch) const { return {data, sizes, strides, type, 0, 0, epoch}; }
+
+  std::array<int64_t, 2> sizes, strides;
+  DType type;
+  size_t bytes;
+  void *data;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(Executable &executable, DType type, int64_t m, int64_t n, int64_t k, double perF32) {
+  Matrix a(m, k, type), b(k, n, type), c(m, n, type);
+  std::printf("%6ld x %5ld x %5ld", long(m), long(n), long(k));
+  for (uint64_t epoch : {1, 0}) { // known: packed once; unknown: packed in every call
+    std::array<Argument, 2> arguments{a.argument(epoch), b.argument(epoch)};
+    std::array<OutputMemory, 1> outputs{{{c.data}}};
+    auto sizes = executable.bind(arguments);
+    executable.run(sizes, arguments, outputs, nullptr);
+    const double flops = 2.0 * double(m) * double(n) * double(k);
+    const int turns = int(std::clamp(8e9 / flops, 7.0, 300.0));
+    std::vector<double> shares, cpuShares;
+    double best = 0;
+    for (int i = 0; i < turns; ++i) {
+      Rate limit = peak(), rate = rateOf(flops, [&] { executable.run(sizes, arguments, outputs, nullptr); });
+      shares.push_back(rate.elapsed / limit.elapsed / perF32);
+      cpuShares.push_back(rate.cpu / limit.cpu / perF32);
+      best = std::max(best, rate.elapsed);
+    }
+    std::printf("   %s: %.3f elapsed, %.3f CPU, best %.1f GFLOP/s", epoch ? "packed ahead" : "packed in the call",
+                median(shares), median(cpuShares), best / 1e9);
+  }
+  std::printf("\n");
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string dtype = argc > 1 ? argv[1] : "f32";
+  std::optional<DType> type = dtypeFromName(dtype);
+  if (!type || (*type != DType::F32 && *type != DType::F64 && *type != DType::BF16) || (argc > 2 && (argc - 2) % 3)) {
+    std::fprintf(stderr, "usage: gemm [f32|bf16|f64] [m n k]...\n");
+    return 2;
+  }
+  std::vector<std::array<int64_t, 3>> shapes{
+      {512, 512, 512},   {1024, 1024, 1024}, {2048, 2048, 2048}, {1000, 777, 1111}, {4096, 384, 384}, {4096, 1536, 384},
+      {4096, 384, 1536}, {16, 384, 384},     {16, 1536, 384},    {16, 384, 1536},   {16, 4096, 4096}, {1, 4096, 4096}};
+  if (argc > 2)
+    shapes.clear();
+  for (int i = 2; i + 2 < argc; i += 3)
+    shapes.push_back({std::atol(argv[i]), std::atol(argv[i + 1]), std::atol(argv[i + 2])});
+  CompileOptions options = CompileOptions::current();
+  double start = now();
+  CompileResult compiled = nativeCompiler().compile(graphOf(dtype), options.json());
+  auto executable = Executable::load(Program::deserialize(compiled.program));
+  std::printf("%s on %s, %u threads, compiled in %.0f ms; peak of f32 %.1f GFLOP/s\n", dtype.c_str(),
+              options.cpu.c_str(), ThreadPool::instance().size(), (now() - start) * 1e3, peak().elapsed / 1e9);
+  double perF32 = *type == DType::F64 ? 0.5 : *type == DType::BF16 && options.cpu == "avx512bf16" ? 2 : 1;
+  for (auto [m, n, k] : shapes)
+    measure(*executable, *type, m, n, k, perF32);
+}
