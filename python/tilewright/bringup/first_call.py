@@ -47,6 +47,7 @@ def first_call(session: Session) -> dict[str, Any]:
     second = time.perf_counter() - start
 
     stats = tilewright.compile_stats()
+    session.graphs = stats.graphs
     frame = sum(
         compilation_time_metrics.get("entire_frame_compile", compilation_time_metrics.get("_compile.compile_inner", []))
     )

@@ -46,8 +46,8 @@ def memory(session: Session) -> dict[str, Any]:
     return result
 
 
-def _run(session: Session, call: Callable[..., Any], batch: int) -> dict[str, int]:
-    """One call on inputs that lie on npu already: what they take, what the call takes besides, the peak of all. Bytes."""
+def _run(session: Session, call: Callable[..., Any], batch: int) -> dict[str, Any]:
+    """One call on inputs that lie on npu already: what they take, what the call takes besides, the peak of all; bytes and seconds."""
     npu = torch.npu  # type: ignore[attr-defined]
     example = session.inputs(batch) if batch else session.example
     npu.empty_cache()
@@ -56,14 +56,21 @@ def _run(session: Session, call: Callable[..., Any], batch: int) -> dict[str, in
     npu.synchronize()
     with_inputs = npu.memory_allocated()
     npu.reset_peak_memory_stats()
+    start = time.perf_counter()
     result = inputs.call(call)
     npu.synchronize()
+    seconds = time.perf_counter() - start
     peak = npu.max_memory_allocated()
     del result
-    return {"input_bytes": with_inputs - before, "call_bytes": peak - with_inputs, "peak_bytes": peak}
+    return {
+        "input_bytes": with_inputs - before,
+        "call_bytes": peak - with_inputs,
+        "peak_bytes": peak,
+        "seconds": seconds,
+    }
 
 
-def _peak(session: Session, call: Callable[..., Any], batch: int, where: str) -> dict[str, int] | None:
+def _peak(session: Session, call: Callable[..., Any], batch: int, where: str) -> dict[str, Any] | None:
     """None: this size does not work, which is reported."""
     try:
         if batch:
@@ -80,11 +87,9 @@ def _peak(session: Session, call: Callable[..., Any], batch: int, where: str) ->
 
 def _plan(session: Session) -> dict[str, Any]:
     """The example's temporaries: what they need with and without sharing memory, and packed copies of weights."""
-    import tilewright
-
     session.compiled_example()  # so that the graphs' last sizes are the example's
     total = {"arena_bytes": 0, "temporary_bytes": 0, "packed_bytes": 0}
-    for graph in tilewright.compile_stats().graphs:
+    for graph in session.graphs:
         for key, value in (getattr(graph.executable, "memory", None) or {}).items():
             total[key] = total.get(key, 0) + value
     return {
@@ -104,7 +109,9 @@ def _search(
     fits = max((batch for batch, _ in points), default=0)
     fails: int | None = None
     deadline = time.perf_counter() + session.options.search_seconds
-    per_sample = 0.0  # seconds, from the last run
+    per_sample = max(
+        (entry[way]["seconds"] / entry["batch"] for entry in known[-1:]), default=0.0
+    )  # seconds, of the last run
     stopped = ""
     while fails is None or fails - fits > max(1, fits // 64):
         candidate = _next(fits, fails, _estimate(points, limit))
@@ -113,7 +120,7 @@ def _search(
             break
         start = time.perf_counter()
         try:
-            peak = _run(session, call, candidate)["peak_bytes"]
+            ran = _run(session, call, candidate)
         except torch.OutOfMemoryError:
             fails = candidate
             tried.append({"batch": candidate, "fits": False, "seconds": time.perf_counter() - start})
@@ -127,8 +134,8 @@ def _search(
         seconds = time.perf_counter() - start
         per_sample = seconds / candidate
         fits = candidate
-        points.append((candidate, peak))
-        tried.append({"batch": candidate, "fits": True, "peak_bytes": peak, "seconds": seconds})
+        points.append((candidate, ran["peak_bytes"]))
+        tried.append({"batch": candidate, "fits": True, "peak_bytes": ran["peak_bytes"], "seconds": seconds})
     return {
         "batch": fits,
         "does_not_fit": fails,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,7 +91,8 @@ def _tiles(data: dict[str, Any]) -> str:
 def _next(data: dict[str, Any]) -> str:
     if not data["next"]:
         return ""
-    return "<h2>What to do next</h2><ol>" + "".join(f"<li>{escape(text)}</li>" for text in data["next"]) + "</ol>"
+    items = [re.sub(r"(?<=\s)--[a-z-]+", r"<code>\g<0></code>", escape(text)) for text in data["next"]]
+    return "<h2>What to do next</h2><ol>" + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
 
 
 def _errors(data: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..stats import GraphStats
 from .report import Report
 from .spec import Loaded
 from .trees import Inputs
@@ -31,6 +32,7 @@ class Session:
         self._cpu_example: Any = None
         self.npu_runs = False  # eager
         self.compiles = False
+        self.graphs: list[GraphStats] = []  # of the compiled model's first call; later calls and steps compile others
 
     @property
     def tolerance(self) -> float | None:

@@ -23,7 +23,7 @@ h3{font-size:1rem;margin:1.5rem 0 .4rem}p{margin:.5rem 0}.m{color:var(--muted)}.
 th,td{text-align:right;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top;white-space:nowrap}th{font-weight:600;color:var(--muted)}
 th:first-child,td:first-child{text-align:left;padding-left:0}td.l,th.l{text-align:left}td.w{white-space:normal;text-align:left;min-width:9rem;overflow-wrap:anywhere}
 tr.mark td{background:color-mix(in srgb,var(--bad) 14%,transparent)}
-details{margin:.7rem 0}summary{cursor:pointer;color:var(--muted)}summary:hover{color:var(--fg)}
+code{font-size:.92em;white-space:nowrap}details{margin:.7rem 0}summary{cursor:pointer;color:var(--muted)}summary:hover{color:var(--fg)}
 .chart{margin:.6rem 0}.chart svg{display:block;max-width:100%;height:auto}svg.narrow{display:none!important}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:.4rem 0;font-size:.88rem;color:var(--muted)}.legend svg{margin-right:6px;vertical-align:-1px}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:.6rem 0;font-size:.93rem}dt{color:var(--muted)}dd{margin:0;overflow-wrap:anywhere}

@@ -101,7 +101,7 @@ def _next(data: dict[str, Any]) -> list[str]:
         advice.append(
             "The largest batch is larger than what was tried: give --search-seconds, or a smaller --memory-limit to rehearse another device."
         )
-    if not advice:
+    if data["verdict"]["level"] == "ok":
         advice.append('Use it: model.to("npu"), then torch.compile(model, backend="tilewright").')
         advice.append("Try inputs of your own: other batch sizes and lengths, and what your users really send.")
     return advice
