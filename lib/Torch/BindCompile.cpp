@@ -103,8 +103,11 @@ struct CompileFailure : std::runtime_error {
 };
 
 std::string asJson(const CompileError &error) {
-  nlohmann::json text = {{"kind", error.kind},       {"op", error.op},     {"source", error.source},
-                         {"message", error.message}, {"hint", error.hint}};
+  nlohmann::json text = {{"kind", error.kind},
+                         {"op", error.op},
+                         {"source", error.source},
+                         {"message", error.message},
+                         {"hint", error.hint}};
   return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

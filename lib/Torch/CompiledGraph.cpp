@@ -24,7 +24,8 @@ namespace tilewright::npu {
 /// One call's state. The inline capacities hold most graphs' arguments without touching the heap.
 struct CompiledGraph::Call {
   c10::SmallVector<Argument, 64> arguments;
-  c10::SmallVector<PyObject *, 64> objects; // per input: the argument's object, borrowed from the list; null for constants
+  c10::SmallVector<PyObject *, 64>
+      objects; // per input: the argument's object, borrowed from the list; null for constants
   c10::SmallVector<const at::Tensor *, 64> tensors;
   std::forward_list<at::Tensor> held; // copies made for this call; their addresses must stay
   c10::SmallVector<OutputMemory, 16> memory;
@@ -43,8 +44,8 @@ at::IntArrayRef array(const std::vector<int64_t> &values) { return {values.data(
 } // namespace
 
 CompiledGraph::CompiledGraph(std::shared_ptr<Executable> executable, size_t arguments, std::vector<Source> sourceList,
-                             std::vector<Result> resultList, std::vector<c10::DeviceType> devices, c10::DeviceType where,
-                             Info info)
+                             std::vector<Result> resultList, std::vector<c10::DeviceType> devices,
+                             c10::DeviceType where, Info info)
     : program(std::move(executable)), argumentCount(arguments), sources(std::move(sourceList)),
       results(std::move(resultList)), outputDevices(std::move(devices)), device(where), about(std::move(info)) {
   const Program &p = program->program();
@@ -53,8 +54,8 @@ CompiledGraph::CompiledGraph(std::shared_ptr<Executable> executable, size_t argu
   TORCH_CHECK_VALUE(outputDevices.size() == p.outputs.size(), p.name, ": ", outputDevices.size(), " devices for ",
                     p.outputs.size(), " outputs");
   for (Source &source : sources) {
-    TORCH_CHECK_VALUE(source.constant || source.argument < argumentCount, p.name, ": argument ", source.argument, " of ",
-                      argumentCount);
+    TORCH_CHECK_VALUE(source.constant || source.argument < argumentCount, p.name, ": argument ", source.argument,
+                      " of ", argumentCount);
     if (source.constant && source.constant->device().type() != device)
       source.constant = source.constant->to(c10::Device(device, device == c10::kCPU ? -1 : 0));
   }
@@ -151,7 +152,8 @@ void CompiledGraph::readTensor(Call &call, size_t input, const at::Tensor &given
     hold(given.resolve_conj().resolve_neg());
   if (tensor->device().type() != device) {
     if (device == c10::kCPU || tensor->device().type() != c10::kCPU)
-      mismatch(p, input, "is on " + given.device().str() + ", the graph was compiled for " + c10::DeviceTypeName(device, true));
+      mismatch(p, input,
+               "is on " + given.device().str() + ", the graph was compiled for " + c10::DeviceTypeName(device, true));
     hold(tensor->to(c10::Device(device, 0)));
   }
   std::optional<DType> dtype = toDType(tensor->scalar_type());

@@ -1,7 +1,8 @@
 //===- ExternalAten.cpp - islands: operators that PyTorch runs ----------------------------------------------------===//
 //
 // The external function "torch.aten" (docs/graph-format.md, Islands). Its tensors lie in planned memory, which is host
-// memory on both devices; the operator runs on CPU tensors over it and its results are copied to where the plan wants them.
+// memory on both devices; the operator runs on CPU tensors over it and its results are copied to where the plan wants
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +52,8 @@ const ParsedCall &parsed(std::string_view payload) {
   json node = json::parse(payload);
   std::string op = node.at("op");
   size_t first = op.find('.'), last = op.rfind('.');
-  TORCH_CHECK(first != std::string::npos && last > first, "island: operator name ", op, " is not NAMESPACE.NAME.OVERLOAD");
+  TORCH_CHECK(first != std::string::npos && last > first, "island: operator name ", op,
+              " is not NAMESPACE.NAME.OVERLOAD");
   std::string name = op.substr(0, first) + "::" + op.substr(first + 1, last - first - 1);
   std::string overload = op.substr(last + 1);
   std::optional<c10::OperatorHandle> handle =
@@ -203,7 +205,8 @@ private:
   }
 };
 
-/// PyTorch's CPU generator, seeded by the device's for the length of one call: operators draw from what the device's seed says.
+/// PyTorch's CPU generator, seeded by the device's for the length of one call: operators draw from what the device's
+/// seed says.
 class DeviceSeed {
 public:
   DeviceSeed() : generator(at::detail::getDefaultCPUGenerator()), seed(drawSeed(defaultGenerator())) {
@@ -285,8 +288,8 @@ void callAten(const ExternalArguments &given) {
       store(call, results[i], given.outputs[i]);
     return;
   }
-  TORCH_CHECK(places->size() == results.size(), "island: ", call.name, " gave ", results.size(), " results where the plan has ",
-              places->size());
+  TORCH_CHECK(places->size() == results.size(), "island: ", call.name, " gave ", results.size(),
+              " results where the plan has ", places->size());
   for (size_t i = 0; i < results.size(); ++i)
     if (!(*places)[i].is_null()) {
       size_t output = (*places)[i];

@@ -50,8 +50,8 @@ struct Registry {
   }
 };
 
-/// Block epochs count up from 1; the top bit keeps tokens apart from them. The rest is a mix (SplitMix64) of storage and version, so that
-/// neither has a limit.
+/// Block epochs count up from 1; the top bit keeps tokens apart from them. The rest is a mix (SplitMix64) of storage
+/// and version, so that neither has a limit.
 uint64_t tokenOf(uint64_t storage, uint64_t version) {
   uint64_t x = storage * 0x9e3779b97f4a7c15ULL + version;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;

@@ -5,8 +5,8 @@
 
 namespace tilewright::npu {
 
-/// Compiling graphs and calling them: compile_graph, CompiledGraph, CompileFailure, native_ops, freezing. Also registers the external
-/// function "torch.aten" and the translation of PyTorch's C++ exceptions to Python's.
+/// Compiling graphs and calling them: compile_graph, CompiledGraph, CompileFailure, native_ops, freezing. Also
+/// registers the external function "torch.aten" and the translation of PyTorch's C++ exceptions to Python's.
 void bindCompile(nanobind::module_ &m);
 
 /// Times of kernels: start_kernel_profile, stop_kernel_profile. For bringup and whoever asks where the time goes.

@@ -1,7 +1,7 @@
 //===- CompiledGraph.h - what a compiled graph's call does ---------*- C++ -*-===//
 //
-// The callable that AOTAutograd gets: takes its arguments as one list, binds the sizes, allocates the results, runs. All of it in C++,
-// since it happens at every call: a few microseconds for a small graph.
+// The callable that AOTAutograd gets: takes its arguments as one list, binds the sizes, allocates the results, runs.
+// All of it in C++, since it happens at every call: a few microseconds for a small graph.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -29,9 +29,9 @@ public:
   /// One of the call's results.
   struct Result {
     enum Kind : uint8_t { Tensor, Size, Constant } kind = Tensor;
-    uint32_t output = 0;         // Tensor: index into Program::outputs
-    SizeExpr size;               // Size: of the program's symbols
-    nanobind::object constant;   // Constant: a Python object
+    uint32_t output = 0;       // Tensor: index into Program::outputs
+    SizeExpr size;             // Size: of the program's symbols
+    nanobind::object constant; // Constant: a Python object
   };
 
   /// What the compiler said.
@@ -41,14 +41,16 @@ public:
     bool cached = false;
   };
 
-  /// `outputDevices`: per output of the program, cpu or npu. Throws c10::ValueError where the parts do not fit the program.
+  /// `outputDevices`: per output of the program, cpu or npu. Throws c10::ValueError where the parts do not fit the
+  /// program.
   CompiledGraph(std::shared_ptr<Executable> executable, size_t arguments, std::vector<Source> sources,
-                std::vector<Result> results, std::vector<c10::DeviceType> outputDevices, c10::DeviceType device, Info info);
+                std::vector<Result> results, std::vector<c10::DeviceType> outputDevices, c10::DeviceType device,
+                Info info);
   CompiledGraph(const CompiledGraph &) = delete;
 
-  /// Consumes the list: it is empty afterwards, so that arguments that nobody else holds are freed early. On cpu the results are complete
-  /// on return; on npu the work is queued on the current stream. Throws (as Python's exceptions) TypeError and ValueError for
-  /// arguments that do not fit, IndexError for data errors on cpu.
+  /// Consumes the list: it is empty afterwards, so that arguments that nobody else holds are freed early. On cpu the
+  /// results are complete on return; on npu the work is queued on the current stream. Throws (as Python's exceptions)
+  /// TypeError and ValueError for arguments that do not fit, IndexError for data errors on cpu.
   nanobind::list operator()(nanobind::list arguments);
 
   const Info &info() const { return about; }

@@ -45,15 +45,21 @@ _EXTRA: tuple[Any, ...] = (
     _aten._unsafe_index,
     _aten.expand_copy,
     _aten.upsample_nearest2d_backward,
+    _aten.upsample_nearest1d,
+    _aten.upsample_nearest3d,
+    _aten._upsample_nearest_exact1d,
+    _aten._upsample_nearest_exact2d,
+    _aten._upsample_nearest_exact3d,
 )
 
 
 @functools.cache
 def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
-    """The table for AOTAutograd."""
-    from torch._decomp import core_aten_decompositions, get_decompositions, remove_decompositions
+    """The table for AOTAutograd. Composite operators (linear, matmul) are not in it: AOTAutograd takes them apart by itself, and
+    the table with them, `core_aten_decompositions`, takes ten times as long to make."""
+    from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions, remove_decompositions
 
-    table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    table: dict[Any, Callable[..., Any]] = dict(_core_aten_decompositions_post_autograd())
     table.update(get_decompositions(_EXTRA))
     remove_decompositions(table, KEPT)
     return table

@@ -141,7 +141,9 @@ def _entries(tensor: TensorInput, symbolic: bool = False) -> list[Any]:
         entry = state.automatic_dynamic[tensor.name]
         if not isinstance(entry.size, tuple) or len(entry.size) != len(tensor.sizes):
             continue
-        same = all(have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True))
+        same = all(
+            have is pgo.auto_dynamic or have == size for have, size in zip(entry.size, tensor.sizes, strict=True)
+        )
         if same and (symbolic or any(type(s) is int for s in entry.size)):
             found.append(entry)
     return found
