@@ -109,6 +109,14 @@ def random_in_graph():
     return torch.nn.Sequential(torch.nn.Linear(32, 8), Noise()), inputs()
 
 
+def float8_inside():
+    class Through8Bits(torch.nn.Module):
+        def forward(self, x):
+            return x.to(torch.float8_e4m3fn).to(torch.float32)
+
+    return torch.nn.Sequential(torch.nn.Linear(32, 8), Through8Bits()), inputs()
+
+
 def crashes():
     return OnNpu(lambda x: os.kill(os.getpid(), signal.SIGSEGV)), inputs()
 

@@ -39,6 +39,7 @@ class Difference:
     ulp: dict[str, float] | None  # p50, p90, p99, max; None for types that are compared exactly
     not_finite: int  # elements that are NaN or infinite where the reference is not, or differ where it is infinite
     elements: int
+    nan: int  # elements that are NaN, also where the reference is
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,7 +62,7 @@ def difference(found: torch.Tensor, reference: torch.Tensor) -> Difference:
     if found.is_complex():
         found, reference = torch.view_as_real(found), torch.view_as_real(reference)
     if found.numel() == 0:
-        return Difference(name, 0.0, 0.0, 0.0, 0.0, None, 0, 0)
+        return Difference(name, 0.0, 0.0, 0.0, 0.0, None, 0, 0, 0)
     dtype, exact = found.dtype, reference.to(torch.float64)
     mine = found.to(torch.float64)
     finite = torch.isfinite(exact)
@@ -82,7 +83,7 @@ def difference(found: torch.Tensor, reference: torch.Tensor) -> Difference:
         ulp = {f"p{round(q * 100)}": p for q, p in zip(_QUANTILES, points, strict=True)}
         ulp["max"] = float(units.max())
     mean = float(error.mean()) if error.numel() else 0.0
-    return Difference(name, largest, mean, relative, scale, ulp, bad, found.numel())
+    return Difference(name, largest, mean, relative, scale, ulp, bad, found.numel(), int(mine.isnan().sum()))
 
 
 def _largest(values: torch.Tensor) -> float:

@@ -174,8 +174,8 @@ def _report_nan(session: Session, result: dict[str, Any], cpu_overflows: bool) -
     layers = result["layers"]
     in_example = _special(session.cpu_example())
     if in_example or cpu_overflows:
-        first = next((layer["name"] for layer in layers if layer.get("cpu", {}).get("not_finite")), None)
-        place = f"first in layer {first}" if first else "in float64, too"
+        first = next(layer["name"] for layer in layers if layer["cpu"]["nan"] or layer["cpu"]["not_finite"])
+        place = f"first in layer {first}"
         session.report.fail(
             BringupError(
                 ExitCode.NAN,
