@@ -49,6 +49,9 @@ private:
         input.parameter = in.role != "input";
         for (size_t d = 0; d < in.sizes.size(); ++d)
           buffer.elements = buffer.elements + (in.sizes[d] - 1) * in.strides[d];
+        buffer.elements = SizeExpr::max(buffer.elements, 0); // no elements: the strides say nothing
+        if (std::any_of(in.sizes.begin(), in.sizes.end(), [](const SizeExpr &s) { return s.isConstant(0); }))
+          buffer.elements = 0;
         state.values.push_back(loop::Tensor{in.dtype, input.buffer, in.sizes, in.strides, 0});
       } else {
         input.kind = in.kind == graph::Input::Int ? loop::Input::Int : loop::Input::Float;

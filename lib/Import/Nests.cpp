@@ -292,61 +292,62 @@ std::optional<Tensor> Builder::splitReduction(ReduceKind kind, DType common, con
   return out;
 }
 
+/// Where the dimensions of a reduction's operands go.
+struct ReductionLayout {
+  Sizes parallel, reduced;           // of the nest's domain
+  Sizes shape;                       // of the result
+  std::vector<unsigned> place;       // of each operand dimension in the domain
+  std::vector<unsigned> resultPlace; // of each result dimension in the domain
+
+  ReductionLayout(const Sizes &sizes, const std::vector<unsigned> &dims, bool keepDim) : place(sizes.size()) {
+    for (unsigned d = 0; d < sizes.size(); ++d) {
+      const bool isReduced = std::binary_search(dims.begin(), dims.end(), d);
+      if (!isReduced) {
+        place[d] = parallel.size();
+        resultPlace.push_back(parallel.size());
+        parallel.push_back(sizes[d]);
+      } else if (keepDim) {
+        resultPlace.push_back(0); // of size 1: takes no part
+      }
+      if (!isReduced || keepDim)
+        shape.push_back(isReduced ? SizeExpr(1) : sizes[d]);
+    }
+    for (unsigned d : dims)
+      if (!sizes[d].isConstant(1)) { // a single element takes no loop
+        place[d] = parallel.size() + reduced.size();
+        reduced.push_back(sizes[d]);
+      }
+  }
+};
+
 Tensor Builder::reduce(ReduceKind kind, DType common, const std::vector<Operand> &operands,
                        const std::vector<unsigned> &dims, bool keepDim, const PointFn &body) {
   const Sizes sizes = broadcast(operands);
-  const bool isArg = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
-  Nest nest;
-  nest.kind = Nest::Reduction;
-  nest.reduce = kind;
-  nest.reduced = dims.size();
-  std::vector<unsigned> place(sizes.size()); // of each dimension in the nest's domain
-  Sizes kept, shape;
-  for (unsigned d = 0; d < sizes.size(); ++d) {
-    const bool isReduced = std::binary_search(dims.begin(), dims.end(), d);
-    if (!isReduced) {
-      place[d] = kept.size();
-      kept.push_back(sizes[d]);
-      shape.push_back(sizes[d]);
-    } else if (keepDim) {
-      shape.push_back(1);
+  const ReductionLayout layout(sizes, dims, keepDim);
+  if (layout.parallel.empty() && !layout.reduced.empty() && !combining)
+    if (std::optional<Tensor> split = splitReduction(kind, common, operands, sizes, body)) {
+      split->sizes = layout.shape;
+      split->strides = loop::contiguousStrides(layout.shape);
+      return *split;
     }
-  }
-  nest.domain = kept;
-  for (unsigned d : dims) {
-    place[d] = nest.domain.size();
-    nest.domain.push_back(sizes[d]);
-  }
-  Tensor out;
-  std::optional<Tensor> split;
-  if (kept.empty() && !dims.empty() && !combining)
-    split = splitReduction(kind, common, operands, sizes, body);
-  if (split) {
-    out = *split;
-    out.sizes = shape;
-    out.strides = loop::contiguousStrides(shape);
-    return out;
-  }
+  Nest nest;
+  nest.domain = layout.parallel;
+  nest.domain.insert(nest.domain.end(), layout.reduced.begin(), layout.reduced.end());
   std::vector<Ex> values;
   for (const Operand &operand : operands)
-    values.push_back(read(operand, common, place, sizes.size()));
+    values.push_back(read(operand, common, layout.place, nest.domain.size()));
   const Ex element = body(values);
-  out = allocate(isArg ? DType::I64 : element.type(), shape);
-  std::vector<unsigned> keptDims;
-  for (unsigned d = 0, next = 0; d < sizes.size(); ++d) {
-    const bool isReduced = std::binary_search(dims.begin(), dims.end(), d);
-    if (!isReduced)
-      keptDims.push_back(next++);
-    else if (keepDim)
-      keptDims.push_back(0); // of size 1: takes no part
-  }
-  if (dims.empty()) { // one element each: it is its own sum
-    nest.kind = Nest::Pointwise;
-    nest.stores.push_back(
-        {access(out, keptDims, kept.size()), isArg ? constantInt(0, DType::I64).get() : element.get()});
+  const bool isArg = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
+  const Tensor out = allocate(isArg ? DType::I64 : element.type(), layout.shape);
+  const loop::Access target = access(out, layout.resultPlace, layout.parallel.size());
+  if (layout.reduced.empty()) { // an element is its own sum
+    nest.stores.push_back({target, isArg ? constantInt(0, DType::I64).get() : element.get()});
   } else {
+    nest.kind = Nest::Reduction;
+    nest.reduce = kind;
+    nest.reduced = layout.reduced.size();
     nest.body = element.get();
-    nest.target = access(out, keptDims, kept.size());
+    nest.target = target;
   }
   addNest(std::move(nest));
   return out;
@@ -402,7 +403,9 @@ Tensor Builder::contraction(const Tensor &lhs, const Tensor &rhs, const std::vec
     return out;
   }
   const Tensor out = allocate(result, shape);
-  nest.stores.push_back({access(out, dims, rank - 1), epilogue(Ex(pool(), pool().accumulator(accType)))});
+  loop::Access target = access(out, dims, rank - 1);
+  target.coefs.back() = 1; // of n, even where n is 1: sums lie side by side
+  nest.stores.push_back({std::move(target), epilogue(Ex(pool(), pool().accumulator(accType)))});
   addNest(std::move(nest));
   return out;
 }

@@ -98,6 +98,7 @@ def _scalar_calls(dtype: torch.dtype) -> list[Callable[[], object]]:
     return [
         *compared,
         lambda: aten.alias.default(x),
+        lambda: aten.copysign.Scalar(x, -0.0),
         lambda: aten.clamp.default(x, -0.5, 0.3),
         lambda: aten.clamp.default(x, None, 0.3),
         lambda: aten.clamp_min.default(x, -0.1),
@@ -133,7 +134,6 @@ def _scalar_calls(dtype: torch.dtype) -> list[Callable[[], object]]:
         lambda: aten.to.dtype(x, torch.float64),
         lambda: torch.ops.prims.convert_element_type.default(y, torch.int32),
         lambda: aten.special_erf.default(x),
-        lambda: aten.special_erfc.default(x),
         lambda: aten.relu6.default(x * 5),
         lambda: aten.log_sigmoid.default(x * 5),
         lambda: aten.l1_loss.default(x, y),
@@ -200,6 +200,7 @@ def _shape_calls(dtype: torch.dtype) -> list[Callable[[], object]]:
     image = _r(2, 3, 5, 6, dtype=dtype)
     sdpa = aten.scaled_dot_product_attention.default
     return [
+        lambda: aten.arange.default(7, dtype=torch.float32),
         lambda: aten.arange.start(3, 11),
         lambda: aten.index.Tensor(x, [None, torch.tensor([0, -1]), torch.tensor([[2], [4]])]),
         lambda: aten.index.Tensor(x, [torch.tensor([3, 1]), None, torch.tensor([0, 2])]),
@@ -221,6 +222,7 @@ def _shape_calls(dtype: torch.dtype) -> list[Callable[[], object]]:
         lambda: aten.movedim.int(x, 0, 2),
         lambda: aten.movedim.intlist(x, [2, 0], [0, 1]),
         lambda: aten.lift.default(x),
+        lambda: aten.squeeze.default(x[None, :, None]),
         lambda: aten._unsafe_index.Tensor(x, [None, torch.tensor([[0, 5], [-1, 2]])]),
         lambda: torch.ops.prims.iota.default(7, start=3, step=2, dtype=torch.int64, device="cpu", requires_grad=False),
         lambda: aten.outer.default(x[0, 0], x[:, 0, 0]),
@@ -262,3 +264,16 @@ def add_direct(samples: Samples) -> None:
                 samples.add(call, composed=False)
     for call in _integer_calls():
         samples.add(call, composed=False)
+
+
+def collect(native: set[str], limit: int, counts: dict[torch.dtype, int]) -> dict[str, list[Call]]:
+    """Calls of the operators of `native`, at most `limit` of each and dtype."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on a busy machine the threads of tiny operators wait for one another
+    try:
+        samples = Samples(native, limit)
+        add_direct(samples)
+        add_opinfo(samples, counts)
+    finally:
+        torch.set_num_threads(threads)
+    return samples.calls

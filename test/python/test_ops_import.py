@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 import torch
 from ops_harness import DTYPES, TORCH_DTYPES, Call, Imported, find_tool, import_and_run
-from ops_samples import Samples, add_direct, add_opinfo
+from ops_samples import collect
 from torch.utils._pytree import tree_map
 
 # Results that PyTorch leaves undefined.
@@ -36,10 +36,7 @@ def native(tool: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def calls(native: set[str]) -> dict[str, list[Call]]:
-    samples = Samples(native, limit=4)
-    add_direct(samples)
-    add_opinfo(samples, {torch.float32: 4, torch.bfloat16: 2, torch.int64: 1, torch.bool: 1})
-    return samples.calls
+    return collect(native, limit=4, counts={torch.float32: 4, torch.bfloat16: 2, torch.int64: 1, torch.bool: 1})
 
 
 def _strides(shape: torch.Size, strides: list[int] | tuple[int, ...]) -> list[int]:
@@ -66,7 +63,7 @@ def _close(got: torch.Tensor, want: torch.Tensor) -> bool:
     return torch.allclose(got.double(), want.double(), *tolerance, equal_nan=True)
 
 
-def _values_agree(call: Call, k: int, got: torch.Tensor, want: torch.Tensor) -> bool:
+def values_agree(call: Call, k: int, got: torch.Tensor, want: torch.Tensor) -> bool:
     if _close(got, want):
         return True
     try:
@@ -96,7 +93,7 @@ def _complaint(call: Call, imported: Imported) -> str | None:
             return f"result {k} has sizes {said['sizes']}, not {list(want.shape)}"
         if want.numel() and not own_strides and _strides(want.shape, strides) != _strides(want.shape, want.stride()):
             return f"result {k} has strides {said['strides']}, not {list(want.stride())}"
-        if not call.name.startswith(UNDEFINED) and not _values_agree(call, k, got, want):
+        if not call.name.startswith(UNDEFINED) and not values_agree(call, k, got, want):
             return f"result {k}:\n{got}\nis not\n{want}"
     return None
 
