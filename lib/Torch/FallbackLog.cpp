@@ -49,13 +49,9 @@ void noteFallback(const std::string &name) {
   }
   if (!first)
     return;
-  // Without a place in our sources Python gives the line of the caller.
-  c10::warn(c10::Warning(
-      c10::UserWarning(), {nullptr, nullptr, 0},
-      name + " has no native kernel on npu: PyTorch's CPU kernel computes it on the same memory, after waiting "
-             "for the stream. Said once per operator; see torch.npu.fallback_counts() and "
-             "TILEWRIGHT_FALLBACK=silent|error.",
-      /*verbatim=*/true));
+  TORCH_WARN(name,
+             " has no native kernel on npu: PyTorch's CPU kernel computes it on the same memory, after waiting for the "
+             "stream. Said once per operator; see torch.npu.fallback_counts() and TILEWRIGHT_FALLBACK=silent|error.");
 }
 
 } // namespace tilewright::npu

@@ -173,7 +173,8 @@ std::optional<std::vector<at::Tensor>> runNatively(const ops::OpCall &call) {
   std::vector<at::Tensor> results;
   std::vector<void *> memory;
   for (const ops::Output &output : prepared->outputs()) {
-    TORCH_INTERNAL_ASSERT(output.aliasOf < 0, call.op, " gives a view");
+    if (output.aliasOf >= 0)
+      return std::nullopt; // a view, where PyTorch promises memory of its own
     at::Tensor result = at::detail::empty_strided_generic(
         at::IntArrayRef(output.sizes.data(), output.sizes.size()),
         at::IntArrayRef(output.strides.data(), output.strides.size()), &deviceAllocator(),

@@ -184,9 +184,9 @@ bool computesTheSame(const c10::FunctionSchema &functional, const c10::FunctionS
 // own.
 bool isLeftToPyTorch(std::string_view op) {
   constexpr std::string_view prefixes[] = {
-      "aten.empty",    "aten.new_",           "aten.full",       "aten.ones", "aten.zero",
-      "aten.fill",     "aten.clone",          "aten.copy.",      "aten.lift", "aten.scalar_tensor",
-      "aten._to_copy", "aten._reshape_alias", "aten.contiguous", "aten.to."};
+      "aten.empty",    "aten.new_",         "aten.full",           "aten.ones",       "aten.zero",
+      "aten.fill",     "aten.clone",        "aten.copy.",          "aten.lift",       "aten.scalar_tensor",
+      "aten._to_copy", "aten._unsafe_view", "aten._reshape_alias", "aten.contiguous", "aten.to."};
   return !op.starts_with("aten.") || std::any_of(std::begin(prefixes), std::end(prefixes),
                                                  [&](std::string_view prefix) { return op.starts_with(prefix); });
 }
