@@ -13,6 +13,7 @@
 #include "tilewright/Torch/Generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -114,6 +115,11 @@ private:
   std::vector<at::Tensor> tensors; // one wrapper per input, so that the operator sees equal arguments as equal
 
   at::Tensor tensor(const json &a) {
+    if (!a.is_object() || !a.contains("v")) { // graphs have plain numbers where operators take tensors: x * 2
+      at::Tensor number = at::scalar_to_tensor(scalar(a).toScalar());
+      number.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return number;
+    }
     size_t i = a.at("v");
     TORCH_CHECK(i < tensors.size(), "island: input ", i, " of ", tensors.size());
     if (!tensors[i].defined())

@@ -171,7 +171,7 @@ class _GraphWriter:
     def _call(self, node: torch.fx.Node) -> None:
         target: Any = node.target
         arguments: tuple[Any, ...] = node.args
-        value = node.meta.get("val")
+        value: Any = node.meta.get("val")
         if target is with_effects:  # (token, operator, its arguments...) -> (token, its results...)
             target, arguments = node.args[1], node.args[2:]
             value = tuple(v for v in value[1:] if v is not None)
