@@ -5,6 +5,7 @@
 #include "Assemble.h"
 
 #include "tilewright/Import/Importer.h"
+#include "tilewright/Target/Host/TileTarget.h"
 #include "tilewright/Transforms/Fusion.h"
 
 #include <chrono>
@@ -108,7 +109,8 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
     show(options, 3, "groups", groups);
   }
 
-  std::vector<PlannedStep> steps = planSteps(module, fused.groups, tileTarget(options.level, options.threads));
+  TileTarget target = host::tileTarget(options.level, options.threads);
+  std::vector<PlannedStep> steps = planSteps(module, fused.groups, target);
   watch.mark("plan");
   std::vector<KernelOutcome> kernels = provideKernels(steps, options);
   watch.mark("kernels");

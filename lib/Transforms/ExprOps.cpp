@@ -279,6 +279,9 @@ Value ExprEmitter::emitOp(ExprRef e, ArrayRef<Value> x, bool) {
     MATH(math::AtanhOp);
   case ScalarOp::Erf:
     MATH(math::ErfOp);
+  case ScalarOp::Erfc:
+    floatOnly();
+    return b.create<tile::MathOp>(loc, x[0].getType(), tile::Function::Erfc, x[0]);
   default:
     break;
   }

@@ -2,7 +2,6 @@
 
 #include "tilewright/Transforms/Steps.h"
 
-#include "tilewright/Target/Host/Attention.h"
 #include "tilewright/Transforms/Domain.h"
 
 namespace tilewright::loop {
@@ -84,8 +83,8 @@ private:
     step.group = &group;
     step.key = kind.key();
     step.name = "attention";
-    step.emit = [kind, matrix = target.matrix](mlir::MLIRContext &context, llvm::StringRef symbol) {
-      return host::buildAttention(context, kind, matrix, symbol);
+    step.emit = [kind, &target = target](mlir::MLIRContext &context, llvm::StringRef symbol) {
+      return target.buildAttention(context, kind, symbol);
     };
     auto add = [&](const Tensor &t) {
       step.arguments.buffers.push_back(t.buffer);
@@ -123,13 +122,6 @@ private:
 
 std::vector<PlannedStep> planSteps(Module &module, std::vector<Group> &groups, const TileTarget &target) {
   return StepPlanner(module, groups, target).steps;
-}
-
-TileTarget tileTarget(llvm::StringRef level, unsigned threads) {
-  auto matrix = host::MatrixTarget::forLevel(std::string_view(level));
-  if (!matrix)
-    throw EmitError("unknown CPU level " + level.str());
-  return {matrix->vectorBytes / 4, threads, *matrix};
 }
 
 } // namespace tilewright::loop

@@ -4,6 +4,7 @@
 
 #include "tilewright/Import/Importer.h"
 #include "tilewright/Target/Host/HostTarget.h"
+#include "tilewright/Target/Host/TileTarget.h"
 #include "tilewright/Transforms/Steps.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -18,7 +19,8 @@ namespace tilewright {
 static void printTiles(loop::Module &module, StringRef level) {
   std::vector<loop::Group> groups = loop::fuse(module).groups;
   host::PooledContext context;
-  for (const loop::PlannedStep &step : loop::planSteps(module, groups, loop::tileTarget(level, 2)))
+  loop::TileTarget target = host::tileTarget(level, 2);
+  for (const loop::PlannedStep &step : loop::planSteps(module, groups, target))
     if (!step.isExternal())
       outs() << **step.emit(*context, step.name) << "\n";
 }

@@ -1,21 +1,25 @@
 //===- Emit.h - groups become kernels of the tile dialect ---------*- C++ -*-===//
 #pragma once
 
-#include "tilewright/Target/Host/ContractPlan.h"
+#include "tilewright/Target/Host/AttentionPlan.h"
 #include "tilewright/Transforms/KernelKey.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <functional>
 #include <stdexcept>
 
 namespace tilewright::loop {
 
-/// What the tile level must know of the target: the number of f32 lanes of a vector, and how it multiplies matrices.
+/// What the tile level must know of the target.
 struct TileTarget {
-  unsigned lanes = 16;
-  unsigned threads = 1;
+  unsigned lanes = 16;  // f32 elements of a vector
+  unsigned threads = 1; // that will run the program
   host::MatrixTarget matrix;
+  /// Builds the fused attention kernel.
+  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, const host::AttentionKind &, llvm::StringRef name)>
+      buildAttention;
 };
 
 /// The launch of a kernel, in run-time sizes.

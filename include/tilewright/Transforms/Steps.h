@@ -3,8 +3,6 @@
 
 #include "tilewright/Transforms/Emit.h"
 
-#include <functional>
-
 namespace tilewright::loop {
 
 /// One step of a program before its kernel is compiled.
@@ -24,10 +22,7 @@ struct PlannedStep {
   bool isExternal() const { return key.empty(); }
 };
 
-/// Steps in execution order. `groups` must stay where they are while steps are used. Throws EmitError.
+/// Steps in execution order. `groups` and `target` must stay where they are while steps are used. Throws EmitError.
 std::vector<PlannedStep> planSteps(Module &module, std::vector<Group> &groups, const TileTarget &target);
-
-/// What the tile level needs to know of a CPU level (see HostTarget), with the threads that will run the program.
-TileTarget tileTarget(llvm::StringRef level, unsigned threads);
 
 } // namespace tilewright::loop

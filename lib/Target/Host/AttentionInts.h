@@ -1,7 +1,7 @@
 //===- AttentionInts.h - integers of the attention kernel, in order -*- C++ -*-===//
 #pragma once
 
-#include "tilewright/Target/Host/Attention.h"
+#include "tilewright/Target/Host/AttentionPlan.h"
 
 namespace tilewright::host {
 

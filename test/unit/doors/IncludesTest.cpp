@@ -27,10 +27,11 @@ const std::vector<Room> rooms = {
     {"Runtime", {"Support", "Compiler/CompilerApi.h", "Compiler/CompilerVersion.h"}, {}},
     {"Graph", {"Support"}, {"nlohmann"}},
     {"Import", {"Graph", "Support"}, {"nlohmann"}},
-    // ContractPlan.h: how matrix products are cut into blocks; plain C++, to become an interface of capabilities with
-    // the second target.
+    // How matrix products and attention are cut into blocks: plain C++, to become an interface of capabilities with the
+    // second target.
     {"Transforms",
-     {"Import", "Graph", "Dialect", "Support", "Target/Host/ContractPlan.h"},
+     {"Import", "Graph", "Dialect", "Support", "Target/Host/ContractPlan.h",
+      "Target/Host/AttentionPlan.h"},
      {"mlir", "llvm", "nlohmann"}},
     {"Dialect", {"Support"}, {"mlir", "llvm"}},
     {"Target", {"Dialect", "Transforms", "Support", "Runtime/KernelContext.h", "Runtime/Program.h"}, {"mlir", "llvm"}},
