@@ -114,14 +114,13 @@ private:
                 const std::vector<at::Tensor> &written) const {
     for (const at::Tensor &target : written) {
       bool floating = target.is_floating_point();
-      if (at::has_internal_overlap(target) != at::MemOverlap::No || (!floating && !keepsIntegers(target, positional)))
+      if (at::has_internal_overlap(target) == at::MemOverlap::Yes || (!floating && !keepsIntegers(target, positional)))
         return false;
       for (const at::Tensor *input : arguments.tensors) {
         if (input->is_complex() ||
             (!floating && input->scalar_type() != target.scalar_type() && input->scalar_type() != at::kBool))
           return false;
-        at::MemOverlapStatus status = at::get_overlap_status(*input, target);
-        if (status != at::MemOverlapStatus::No && status != at::MemOverlapStatus::Full)
+        if (at::get_overlap_status(*input, target) == at::MemOverlapStatus::Partial)
           return false;
       }
     }
