@@ -4,4 +4,4 @@
 . "$(dirname "$0")/common.sh"
 
 HF_HUB_OFFLINE=1 build/release/bin/tilewright bringup examples/minilm.py:minilm --out build/demo --python "$python" \
-  --memory-limit 512M "$@"
+  --memory-limit 512M --search-seconds 60 "$@"

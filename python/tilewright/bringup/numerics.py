@@ -7,7 +7,9 @@ changes what can be fused, so the report also says whether the plain compiled mo
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,11 +44,23 @@ def numerics(session: Session) -> dict[str, Any]:
             runs[name] = taps
     result["runs"] = list(runs)
     types = {name: type(module).__name__ for name, module in session.model.named_modules()}
-    result["layers"] = _layers(session, reference, runs, types)
+    with _one_thread():
+        result["layers"] = _layers(session, reference, runs, types)
     _judge(session, result)
     if "compiled" in runs:
         result["compiled_same_bits"] = _same_bits(session, runs["compiled"])
     return result
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """For thousands of small operators on the CPU, between which PyTorch's idle threads would spin (on a busy machine that made the step ten times as long)."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _reference(session: Session, result: dict[str, Any]) -> Taps:

@@ -262,7 +262,7 @@ def _largest(largest: dict[str, Any], limit: int) -> str:
             text += f" By its growth of {bytes_text(largest['bytes_per_sample'])} per sample about {largest['estimate']:,} would."
     points = [(t["batch"], float(t.get("peak_bytes") or limit), t["fits"]) for t in largest["tried"]]
     chart = growth(points, float(limit), bytes_text) if len(points) > 1 else ""
-    return f"<h3>Largest batch</h3><p>{escape(text)} Dots fitted, crosses did not.</p>{chart}"
+    return f"<h3>Largest batch</h3><p>{escape(text)} Dots fitted; crosses did not.</p>{chart}"
 
 
 def speed_section(data: dict[str, Any]) -> str:

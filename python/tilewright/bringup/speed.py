@@ -20,6 +20,8 @@ from .trees import Inputs
 
 _TURN_SECONDS = 0.03
 _ROUNDS = (3, 25)  # at least, at most
+BUSY = 2.0  # slowest turn / fastest turn from which on figures are called doubtful
+WAYS = ("cpu", "npu", "compiled")
 
 Way = tuple[Callable[..., Any], Inputs, Callable[[], None]]
 
@@ -38,6 +40,22 @@ def speed(session: Session, progress: Callable[[str], None]) -> dict[str, Any]:
             session.report.fail(failure, "speed")
         except Exception as error:
             session.report.fail(while_running(error, f"batch {size}", ExitCode.NPU_RUN), "speed")
+    spread = max(
+        (
+            row[way]["most_seconds"] / row[way]["least_seconds"]
+            for row in result["batches"]
+            for way in WAYS
+            if way in row
+        ),
+        default=1.0,
+    )
+    result["spread"] = spread
+    if spread > BUSY:
+        session.report.find(
+            "speed",
+            f"The machine was busy: turns of the same work took up to {spread:.1f} times as long as the fastest. Measure on a quiet one; eager CPU suffers most, since "
+            "its threads wait for each other in every operator.",
+        )
     return result
 
 

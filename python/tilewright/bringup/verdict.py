@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .speed import BUSY
 from .text import sentence
 
 
@@ -43,7 +44,9 @@ def _verdict(data: dict[str, Any]) -> dict[str, str]:
         else:
             parts.append("every operator is native")
     text = "; ".join(parts) + "."
-    if best := _best(data):
+    if (data.get("speed") or {}).get("spread", 1.0) > BUSY:
+        text += " Its speed was measured on a busy machine and says little."
+    elif best := _best(data):
         text += f" Compiled it has {best[1]:.2g} times the throughput of eager CPU at batch {best[0]}."
     if skipped:
         text += f" Not looked at: {', '.join(skipped)}."
@@ -97,9 +100,14 @@ def _next(data: dict[str, Any]) -> list[str]:
             f"Compiled is slower than eager CPU at batch {', '.join(slow)}: the kernels with most time are listed under coverage."
         )
     largest = (data.get("memory") or {}).get("largest")
-    if largest and largest.get("stopped_by") == "the time of the search":
+    if largest and largest["stopped_by"] == "the time of the search":
+        place = (
+            "larger than what was tried"
+            if largest["does_not_fit"] is None
+            else f"below {largest['does_not_fit']:,}, and the search was not finished"
+        )
         advice.append(
-            "The largest batch is larger than what was tried: give --search-seconds, or a smaller --memory-limit to rehearse another device."
+            f"The largest batch is {place}: give more --search-seconds, or a smaller --memory-limit to rehearse another device."
         )
     if data["verdict"]["level"] == "ok":
         advice.append('Use it: model.to("npu"), then torch.compile(model, backend="tilewright").')
