@@ -55,7 +55,8 @@ def add_opinfo(samples: Samples, counts: dict[torch.dtype, int]) -> None:
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                inputs = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), 24))
+                # Not sample_inputs: it looks through the whole call stack at every sample.
+                inputs = list(itertools.islice(op.sample_inputs_func(op, "cpu", dtype, requires_grad=False), 24))
                 for sample in rng.sample(inputs, min(count, len(inputs))):
                     samples.add(lambda s=sample, f=op.op: f(s.input, *s.args, **s.kwargs), dtype)
 
