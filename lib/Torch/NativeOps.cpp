@@ -113,6 +113,10 @@ private:
   bool mayWrite(const NativeArguments &arguments, const std::vector<ops::OpArgument> &positional,
                 const std::vector<at::Tensor> &written) const {
     for (const at::Tensor &target : written) {
+      // Some operators take out= of their result's dtype alone.
+      if (form == Form::Out && !arguments.tensors.empty() &&
+          arguments.tensors[0]->scalar_type() != target.scalar_type())
+        return false;
       bool floating = target.is_floating_point();
       if (at::has_internal_overlap(target) == at::MemOverlap::Yes || (!floating && !keepsIntegers(target, positional)))
         return false;
@@ -120,7 +124,9 @@ private:
         if (input->is_complex() ||
             (!floating && input->scalar_type() != target.scalar_type() && input->scalar_type() != at::kBool))
           return false;
-        if (at::get_overlap_status(*input, target) == at::MemOverlapStatus::Partial)
+        at::MemOverlapStatus overlap = at::get_overlap_status(*input, target);
+        // Pointwise operators may write over their input, others may not; which is which PyTorch's kernel knows.
+        if (overlap == at::MemOverlapStatus::Partial || (form == Form::Out && overlap == at::MemOverlapStatus::Full))
           return false;
       }
     }
