@@ -54,8 +54,11 @@ TEST(Switches, NobodyElseReadsTheEnvironment) {
         continue;
       ++seen;
       std::string text = read(entry.path());
-      EXPECT_EQ(text.find("getenv("), std::string::npos)
-          << entry.path() << " reads the environment; add a switch to Switches.cpp";
+      if (text.find("getenv(") == std::string::npos)
+        continue;
+      // The command line looks for Python as a shell does (PATH, VIRTUAL_ENV); that is no switch.
+      EXPECT_STREQ(folder, "tools") << entry.path() << " reads the environment; add a switch to Switches.cpp";
+      EXPECT_EQ(text.find("\"TILEWRIGHT_"), std::string::npos) << entry.path() << " reads a switch by itself";
     }
   EXPECT_GT(seen, 5u);
 }
