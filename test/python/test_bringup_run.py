@@ -215,6 +215,7 @@ def test_a_crash_of_the_model_leaves_the_partial_report(tmp_path):
     done = command("bringup", f"{MODELS}:crashes", "--out", tmp_path, "--python", sys.executable, *QUICK)
     assert done.returncode == 21
     assert "SIGSEGV (in step sample)" in only_error(done.stderr)
+    assert sorted(os.listdir(tmp_path)) == ["report.html", "report.json"]
     data = json.loads((tmp_path / "report.json").read_text())
     assert (
         data["exit_code"] == 21

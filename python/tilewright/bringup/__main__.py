@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 
@@ -59,6 +60,7 @@ def _crashed(spec: str, folder: str, number: int) -> Report:
         report = Report.read(folder)
     except (OSError, ValueError):
         report = Report(spec, folder)
+    shutil.rmtree(runner.cache_folder(report), ignore_errors=True)
     running = [step["name"] for step in report.data["steps"] if step["status"] == "running"]
     step = running[-1] if running else "start"
     for entry in report.data["steps"]:

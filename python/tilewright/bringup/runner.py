@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -99,18 +99,25 @@ class Runner:
         return not failed
 
 
+def cache_folder(report: Report) -> str:
+    """Where this run keeps compiled programs; removed at its end, also after a crash."""
+    return os.path.join(os.path.abspath(report.folder), "program-cache")
+
+
 def bring_up(report: Report, spec: str, options: Options, probe: str | None, skip: set[str], progress: Progress) -> int:
     """Returns the exit code; the report is on disk."""
     runner = Runner(report, progress, skip)
-    # A first call is measured: programs of earlier runs must not be there. The folder goes at the end.
-    with tempfile.TemporaryDirectory(prefix="tilewright-bringup-") as cache:
-        # Everything that falls back is counted and listed in the report; a warning for each would say it twice.
-        fallback = switches.get("TILEWRIGHT_FALLBACK") or "silent"
-        with (
-            switches.overridden(TILEWRIGHT_CACHE=cache, TILEWRIGHT_FALLBACK=fallback),
-            contextlib.suppress(KeyboardInterrupt),
-        ):
-            _steps(runner, spec, options, probe)
+    # A first call is measured: programs of earlier runs must not be there.
+    cache = cache_folder(report)
+    shutil.rmtree(cache, ignore_errors=True)
+    # Everything that falls back is counted and listed in the report; a warning for each would say it twice.
+    fallback = switches.get("TILEWRIGHT_FALLBACK") or "silent"
+    with (
+        switches.overridden(TILEWRIGHT_CACHE=cache, TILEWRIGHT_FALLBACK=fallback),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        _steps(runner, spec, options, probe)
+    shutil.rmtree(cache, ignore_errors=True)
     report.finish()
     conclude(report.data)
     report.write()
