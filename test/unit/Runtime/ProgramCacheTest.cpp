@@ -306,7 +306,7 @@ int tw_compiler_compile(const char *graph, size_t n, const char *options, size_t
 void tw_compiler_free(tw_buffer *b) { free(b->data); *b = (tw_buffer){0, 0}; }
 uint32_t tw_compiler_abi(void) { return )"
                         << abi << "; }\nconst char *tw_compiler_version(void) { return \"" << version << "\"; }\n";
-  std::string command = "clang-19 -shared -fPIC -I" + (fs::path(__FILE__).parent_path() / "../../../include").string() +
+  std::string command = "clang-19 -shared -fPIC -I" + (fs::path(TILEWRIGHT_TEST_DATA_DIR) / "../../include").string() +
                         " -o " + library.string() + " " + source.string();
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error("clang-19 failed");
