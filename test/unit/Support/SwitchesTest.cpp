@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path root = fs::path(__FILE__).parent_path() / "../../..";
+const fs::path root = fs::path(TILEWRIGHT_TEST_DATA_DIR) / "../..";
 
 std::string read(const fs::path &path) {
   std::ifstream in(path);
