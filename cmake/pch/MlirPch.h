@@ -1,6 +1,7 @@
 //===- MlirPch.h - headers that most MLIR files include -----------------------------------------------------------===//
 //
-// Compiled once and shared by Dialect, Transforms, Target and Compiler (see cmake/Llvm.cmake). A file still includes what it uses.
+// Compiled once and shared by Dialect, Transforms, Target and Compiler (see cmake/Llvm.cmake). A file still includes
+// what it uses.
 //
 //===--------------------------------------------------------------------------------------------------------------===//
 

@@ -22,8 +22,8 @@ void separateOutputs(Module &module) {
     const Buffer &buffer = module.buffers[tensor.buffer];
     if (buffer.kind == Buffer::Input)
       continue; // an alias
-    bool own = buffer.kind == Buffer::Temp && tensor.offset.isConstant(0) && buffer.elements == productOf(tensor.sizes) &&
-               taken.insert(tensor.buffer).second;
+    bool own = buffer.kind == Buffer::Temp && tensor.offset.isConstant(0) &&
+               buffer.elements == productOf(tensor.sizes) && taken.insert(tensor.buffer).second;
     if (own)
       continue;
     Nest copy;
@@ -123,14 +123,16 @@ private:
       for (uint32_t i = 0; i < module.inputs.size() && !binding; ++i)
         look(module.inputs[i].strides, SymbolBinding::InputStride, i);
       if (!binding)
-        throw importer::ImportError("invalid", "", "", "symbol s" + std::to_string(s) + " is no input's size, stride or value",
+        throw importer::ImportError("invalid", "", "",
+                                    "symbol s" + std::to_string(s) + " is no input's size, stride or value",
                                     "give the symbol as an input of kind \"int\"");
       program.symbols.push_back(*binding);
     }
   }
 
   void addChecks() {
-    static constexpr SizeCheck::Op ops[] = {SizeCheck::Equal, SizeCheck::NotEqual, SizeCheck::LessEqual, SizeCheck::Less};
+    static constexpr SizeCheck::Op ops[] = {SizeCheck::Equal, SizeCheck::NotEqual, SizeCheck::LessEqual,
+                                            SizeCheck::Less};
     for (const Check &check : module.checks)
       program.checks.push_back({ops[check.op], check.lhs, check.rhs, check.message});
   }

@@ -26,8 +26,8 @@ bool fill(tw_buffer *out, const void *data, size_t size) {
   return out->data;
 }
 
-int fail(tw_buffer *error, const std::string &kind, const std::string &op, const std::string &source, const std::string &message,
-         const std::string &hint) {
+int fail(tw_buffer *error, const std::string &kind, const std::string &op, const std::string &source,
+         const std::string &message, const std::string &hint) {
   nlohmann::json text = {{"kind", kind}, {"op", op}, {"source", source}, {"message", message}, {"hint", hint}};
   std::string dumped = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   fill(error, dumped.data(), dumped.size());
@@ -51,8 +51,8 @@ CompileOptions parseOptions(std::string_view text) {
 
 extern "C" {
 
-int tw_compiler_compile(const char *graph, size_t graphSize, const char *options, size_t optionsSize, tw_buffer *program,
-                        tw_buffer *report, tw_buffer *error) {
+int tw_compiler_compile(const char *graph, size_t graphSize, const char *options, size_t optionsSize,
+                        tw_buffer *program, tw_buffer *report, tw_buffer *error) {
   for (tw_buffer *buffer : {program, report, error})
     if (buffer)
       *buffer = {nullptr, 0};
@@ -67,7 +67,8 @@ int tw_compiler_compile(const char *graph, size_t graphSize, const char *options
   } catch (const importer::ImportError &e) {
     return fail(error, e.kind, e.op, e.source, e.what(), e.hint);
   } catch (const loop::EmitError &e) {
-    return fail(error, "unsupported", "", "", e.what(), "run the operator outside of the compiled function, or on another dtype");
+    return fail(error, "unsupported", "", "", e.what(),
+                "run the operator outside of the compiled function, or on another dtype");
   } catch (const graph::FormatError &e) {
     return fail(error, "invalid", "", "", e.what(), "docs/graph-format.md describes what is allowed");
   } catch (const std::exception &e) {

@@ -56,7 +56,8 @@ KernelOutcome build(const loop::PlannedStep &step, const CompileOptions &options
     diagnostics += diagnostic.str();
     return mlir::success();
   });
-  auto fail = [&](const std::string &kind, const std::string &message, const std::string &hint) -> importer::ImportError {
+  auto fail = [&](const std::string &kind, const std::string &message,
+                  const std::string &hint) -> importer::ImportError {
     return {kind, first.op, first.source, message + (diagnostics.empty() ? "" : ": " + diagnostics), hint};
   };
   uint64_t hash = hash64(options.level + '\n' + step.key);
@@ -71,7 +72,8 @@ KernelOutcome build(const loop::PlannedStep &step, const CompileOptions &options
     throw fail("unsupported", e.what(), "run the operator outside of the compiled function, or on another dtype");
   }
   if (mlir::failed(mlir::verify(*module)))
-    throw fail("internal", "the kernel " + step.name + " is not valid", "report it with the graph that TILEWRIGHT_DUMP writes");
+    throw fail("internal", "the kernel " + step.name + " is not valid",
+               "report it with the graph that TILEWRIGHT_DUMP writes");
   if (!options.dump.empty()) {
     std::string text;
     llvm::raw_string_ostream(text) << *module;

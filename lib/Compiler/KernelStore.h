@@ -1,7 +1,7 @@
 //===- KernelStore.h - kernels compiled in this process ------------*- C++ -*-===//
 //
-// One entry per key and CPU level. Programs with kernels of the same structure (the layers of a model, a static graph and
-// the dynamic one after it) share them.
+// One entry per key and CPU level. Programs with kernels of the same structure (the layers of a model, a static graph
+// and the dynamic one after it) share them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -1,7 +1,7 @@
 //===- EmitContract.cpp - a contraction as two kernels --------------------===//
 //
-// The first packs the right operand into panels, the second multiplies blocks and runs the epilogue. Where the right operand is a
-// parameter, the first runs only when the parameter changes (an attached buffer, see Runtime/Program.h).
+// The first packs the right operand into panels, the second multiplies blocks and runs the epilogue. Where the right
+// operand is a parameter, the first runs only when the parameter changes (an attached buffer, see Runtime/Program.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,8 @@ Value batchOffset(ExprEmitter &e, const Access &access, ArrayRef<Value> index) {
   Value sum = e.sizeValue(access.offset);
   for (size_t d = 0; d < index.size(); ++d)
     if (index[d] && !access.coefs[d].isConstant(0))
-      sum = e.b.create<arith::AddIOp>(e.loc, sum, e.b.create<arith::MulIOp>(e.loc, index[d], e.sizeValue(access.coefs[d])));
+      sum = e.b.create<arith::AddIOp>(e.loc, sum,
+                                      e.b.create<arith::MulIOp>(e.loc, index[d], e.sizeValue(access.coefs[d])));
   return sum;
 }
 
@@ -126,13 +127,14 @@ LaunchPlan packLaunch(const Group &group, const ContractionPlan &plan) {
     launch.grid = launch.grid * nest.domain[d];
     elements = elements * nest.domain[d];
   }
-  launch.grain = SizeExpr::max(1, SizeExpr::floordiv(16384, SizeExpr::max(1, extentK(nest) * int64_t(plan.shape.width))));
+  launch.grain =
+      SizeExpr::max(1, SizeExpr::floordiv(16384, SizeExpr::max(1, extentK(nest) * int64_t(plan.shape.width))));
   launch.bytesMoved = elements * int64_t(sizeOf(nest.operandType) + sizeOf(plan.shape.panel));
   return launch;
 }
 
-OwningOpRef<ModuleOp> emitPack(MLIRContext &context, const Group &group, const ContractionPlan &plan, const KernelKey &key,
-                               llvm::StringRef name) {
+OwningOpRef<ModuleOp> emitPack(MLIRContext &context, const Group &group, const ContractionPlan &plan,
+                               const KernelKey &key, llvm::StringRef name) {
   const Nest &nest = group.members.front();
   OpBuilder b(&context);
   ExprEmitter e(b, NameLoc::get(b.getStringAttr(name)), key);
@@ -156,8 +158,8 @@ OwningOpRef<ModuleOp> emitPack(MLIRContext &context, const Group &group, const C
   if (Value matrix = matrixNumber(e, nest, plan, index))
     target = add(e, target, mul(e, matrix, e.sizeValue(plan.packedElements)));
   OpFoldResult strides[] = {stride(e, nest.rhs.coefs[kDim]), stride(e, nest.rhs.coefs[nDim])};
-  b.create<tile::PackOp>(e.loc, e.buffers[0], source, strides, e.sizeValue(nest.domain[kDim]), smaller(e, width, n, column),
-                         e.buffers[1], target);
+  b.create<tile::PackOp>(e.loc, e.buffers[0], source, strides, e.sizeValue(nest.domain[kDim]),
+                         smaller(e, width, n, column), e.buffers[1], target);
   return module;
 }
 
@@ -182,8 +184,9 @@ LaunchPlan contractLaunch(const Group &group, const ContractionPlan &plan) {
   // Some 20 us of work at a hundred operations a nanosecond.
   SizeExpr perPoint = plan.blocks.mc * plan.blocks.nc * extentK(nest) * 2;
   launch.grain = SizeExpr::max(1, SizeExpr::floordiv(2'000'000, SizeExpr::max(1, perPoint)));
-  launch.bytesMoved = (matrices * (extentM(nest) * extentK(nest) + extentM(nest) * extentN(nest)) + plan.packedElements) *
-                      int64_t(sizeOf(nest.operandType));
+  launch.bytesMoved =
+      (matrices * (extentM(nest) * extentK(nest) + extentM(nest) * extentN(nest)) + plan.packedElements) *
+      int64_t(sizeOf(nest.operandType));
   return launch;
 }
 
@@ -210,7 +213,8 @@ OwningOpRef<ModuleOp> emitContract(MLIRContext &context, const Group &group, con
 
   Value mc = e.sizeValue(plan.blocks.mc), nc = e.sizeValue(plan.blocks.nc);
   Value row = mul(e, indices[batch], mc), column = mul(e, indices[batch + 1], nc);
-  Value m = smaller(e, mc, e.sizeValue(nest.domain[mDim]), row), n = smaller(e, nc, e.sizeValue(nest.domain[nDim]), column);
+  Value m = smaller(e, mc, e.sizeValue(nest.domain[mDim]), row),
+        n = smaller(e, nc, e.sizeValue(nest.domain[nDim]), column);
   Value lhs = add(e, batchOffset(e, nest.lhs, batchIndex), mul(e, row, e.sizeValue(nest.lhs.coefs[mDim])));
   Value panel = b.create<arith::DivUIOp>(e.loc, column, e.constantIndex(plan.shape.width));
   Value panels = mul(e, panel, e.sizeValue(plan.panelElements));
@@ -226,8 +230,8 @@ OwningOpRef<ModuleOp> emitContract(MLIRContext &context, const Group &group, con
   for (const Store &store : nest.stores)
     e.hoist(store.value, inside);
   auto contract = b.create<tile::ContractOp>(e.loc, e.buffers[key.buffer(nest.lhs.buffer)], lhs, strides,
-                                             e.buffers[key.buffer(plan.panels)], panels, m, n, e.sizeValue(nest.domain[kDim]),
-                                             accumulator);
+                                             e.buffers[key.buffer(plan.panels)], panels, m, n,
+                                             e.sizeValue(nest.domain[kDim]), accumulator);
   b.setInsertionPointToEnd(&contract.getBlock());
   ExprEmitter::Scope inner(e);
   e.index[mDim] = add(e, row, contract.getRow());

@@ -1,7 +1,7 @@
 //===- EmitLoops.cpp - a group of loops as a kernel of the tile dialect ----===//
 //
-// A grid point computes one row (or one chunk of a row, or a strip of columns). The row is walked once per phase: a phase ends
-// where a reduction's result is needed. Whole tiles first, then single vectors with a valid extent.
+// A grid point computes one row (or one chunk of a row, or a strip of columns). The row is walked once per phase: a
+// phase ends where a reduction's result is needed. Whole tiles first, then single vectors with a valid extent.
 //
 //===----------------------------------------------------------------------===//
 
@@ -134,7 +134,8 @@ private:
     Value linear;
     for (unsigned d = outerRank(); d < rank; ++d) {
       Value i = e.index[d];
-      linear = linear ? b.create<arith::AddIOp>(loc, b.create<arith::MulIOp>(loc, linear, e.sizeValue(group.row[d - outerRank()])), i)
+      linear = linear ? b.create<arith::AddIOp>(
+                            loc, b.create<arith::MulIOp>(loc, linear, e.sizeValue(group.row[d - outerRank()])), i)
                       : i;
     }
     if (!linear)
@@ -152,7 +153,8 @@ private:
 
   void storeScratch(Value buffer, Value value) {
     OpFoldResult one = b.getIndexAttr(1);
-    b.create<tile::StoreOp>(loc, e.splat(value), buffer, scratchOffset(), one, e.valid ? ValueRange(e.valid) : ValueRange());
+    b.create<tile::StoreOp>(loc, e.splat(value), buffer, scratchOffset(), one,
+                            e.valid ? ValueRange(e.valid) : ValueRange());
   }
 
   bool isRowMember(const Nest &nest) const { return nest.domain.size() == rank && !group.row.empty(); }
@@ -192,7 +194,8 @@ private:
   void emitChunk(Value chunk) {
     Value n = e.sizeValue(group.outer.back());
     Value begin = b.create<arith::MulIOp>(loc, chunk, e.constantIndex(LoopPlan::kChunk));
-    Value end = b.create<arith::MinSIOp>(loc, n, b.create<arith::AddIOp>(loc, begin, e.constantIndex(LoopPlan::kChunk)));
+    Value end =
+        b.create<arith::MinSIOp>(loc, n, b.create<arith::AddIOp>(loc, begin, e.constantIndex(LoopPlan::kChunk)));
     uint64_t mask = uint64_t(1) << plan.vectorDim;
     e.width = wide;
     for (const Nest &member : group.members)
@@ -217,8 +220,9 @@ private:
 
   //===--- Loops ---===//
 
-  /// Opens a loop over a dimension from begin to end in whole tiles, then one in single vectors with a valid extent. The body gets
-  /// the carried values and whether tiles are wide, and gives the next ones. `init` holds wide values first, then narrow ones.
+  /// Opens a loop over a dimension from begin to end in whole tiles, then one in single vectors with a valid extent.
+  /// The body gets the carried values and whether tiles are wide, and gives the next ones. `init` holds wide values
+  /// first, then narrow ones.
   using Body = llvm::function_ref<SmallVector<Value>(ValueRange carried, bool isWide)>;
   SmallVector<Value> vectorLoops(unsigned dim, Value begin, Value end, ValueRange init, Body body) {
     size_t half = init.size() / 2;
@@ -254,10 +258,12 @@ private:
   }
 
   /// Loops over dimensions [dim, end) one element at a time, around `body`.
-  SmallVector<Value> scalarLoops(unsigned dim, unsigned end, ValueRange init, llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+  SmallVector<Value> scalarLoops(unsigned dim, unsigned end, ValueRange init,
+                                 llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
     if (dim == end)
       return body(init);
-    auto loop = b.create<scf::ForOp>(loc, e.constantIndex(0), e.sizeValue(group.row[dim - outerRank()]), e.constantIndex(1), init);
+    auto loop = b.create<scf::ForOp>(loc, e.constantIndex(0), e.sizeValue(group.row[dim - outerRank()]),
+                                     e.constantIndex(1), init);
     OpBuilder::InsertionGuard guard(b);
     if (init.empty())
       b.setInsertionPoint(loop.getBody()->getTerminator());
@@ -451,7 +457,8 @@ private:
     Value take = b.create<arith::OrIOp>(loc, none, better(nest, value, best));
     if (masked)
       take = b.create<arith::AndIOp>(loc, take, maskTile());
-    return {b.create<arith::SelectOp>(loc, take, value, best), b.create<arith::SelectOp>(loc, take, position, bestIndex)};
+    return {b.create<arith::SelectOp>(loc, take, value, best),
+            b.create<arith::SelectOp>(loc, take, position, bestIndex)};
   }
 
   void columnPhase(unsigned phase, ArrayRef<const Nest *> members, SmallVector<Accumulator> &sums) {
@@ -494,7 +501,8 @@ private:
     }
   }
 
-  /// The first index among the lanes that hold the extremum, of both tiles (of equal width here: index reductions are not widened).
+  /// The first index among the lanes that hold the extremum, of both tiles (of equal width here: index reductions are
+  /// not widened).
   SmallVector<Value> finishArg(const Nest &nest, Value x, Value xIndex, Value y, Value yIndex) {
     Value zero = e.constant(DType::I64, 0, 0, true);
     unsigned saved = e.width;
@@ -502,17 +510,20 @@ private:
     auto seen = [&](Value index) { return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, index, zero); };
     Value xSeen = seen(xIndex), ySeen = seen(yIndex);
     // Lane by lane first: y's elements come after all of x's.
-    Value take = b.create<arith::AndIOp>(loc, ySeen,
-                                         b.create<arith::OrIOp>(loc, better(nest, y, x),
-                                                                b.create<arith::XOrIOp>(loc, xSeen, e.constant(DType::Bool, 0, 1, true))));
-    Value value = b.create<arith::SelectOp>(loc, take, y, x), index = b.create<arith::SelectOp>(loc, take, yIndex, xIndex);
+    Value take = b.create<arith::AndIOp>(
+        loc, ySeen,
+        b.create<arith::OrIOp>(loc, better(nest, y, x),
+                               b.create<arith::XOrIOp>(loc, xSeen, e.constant(DType::Bool, 0, 1, true))));
+    Value value = b.create<arith::SelectOp>(loc, take, y, x),
+          index = b.create<arith::SelectOp>(loc, take, yIndex, xIndex);
     Value extremum = b.create<tile::ReduceOp>(loc, reduceKind(nest.reduce, nest.body->type), value, ValueRange());
     Value same;
     if (isFloat(nest.body->type)) {
       Value all = e.splat(extremum);
       same = b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::OEQ, value, all);
-      Value bothNaN = b.create<arith::AndIOp>(loc, b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, value, value),
-                                              b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, all, all));
+      Value bothNaN =
+          b.create<arith::AndIOp>(loc, b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, value, value),
+                                  b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, all, all));
       same = b.create<arith::OrIOp>(loc, same, bothNaN);
     } else {
       same = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, value, e.splat(extremum));

@@ -1,7 +1,7 @@
 //===- ExprEmitter.h - scalar expressions as arith and math on tiles -*- C++ -*-===//
 //
-// Private to lib/Transforms. Emits an expression at the builder's insertion point, as a scalar where it does not depend on
-// the vector dimension and as a tile of the current width where it does.
+// Private to lib/Transforms. Emits an expression at the builder's insertion point, as a scalar where it does not depend
+// on the vector dimension and as a tile of the current width where it does.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -26,9 +26,9 @@ public:
   // The current point.
   std::vector<mlir::Value> index; // per domain dimension, of index type; the vector dimension: of its first element
   int vectorDim = -1;
-  unsigned width = 0;             // elements of a tile; 0: no vector dimension is open
-  mlir::Value valid;              // valid extent of tiles, or null: all
-  mlir::Value accumulator;        // a contraction's sum
+  unsigned width = 0;      // elements of a tile; 0: no vector dimension is open
+  mlir::Value valid;       // valid extent of tiles, or null: all
+  mlir::Value accumulator; // a contraction's sum
   /// Asked before a load is emitted: a value that is at hand, or null.
   std::function<mlir::Value(ExprRef)> atHand;
 
@@ -38,7 +38,7 @@ public:
   mlir::Value constantIndex(int64_t value);
   mlir::Value sizeValue(const SizeExpr &value); // index type
   mlir::Value constant(DType type, double floatValue, int64_t intValue, bool tile);
-  mlir::Value splat(mlir::Value value);         // of the current width; tiles pass
+  mlir::Value splat(mlir::Value value); // of the current width; tiles pass
   /// True if the value of e differs along the vector dimension.
   bool varies(ExprRef e);
   bool varies(const Access &access);

@@ -66,8 +66,8 @@ Value ExprEmitter::emitCast(Value x, DType from, DType to) {
 }
 
 Value ExprEmitter::emitIntegerDivision(ScalarOp op, DType type, Value x, Value y) {
-  // The processor traps on a zero divisor and on the smallest integer by -1; such lanes divide by 1 instead. (The importer
-  // reports a zero divisor as an error of data; -min is min in two's complement, and its remainder 0.)
+  // The processor traps on a zero divisor and on the smallest integer by -1; such lanes divide by 1 instead. (The
+  // importer reports a zero divisor as an error of data; -min is min in two's complement, and its remainder 0.)
   Value zero = like(y, 0, 0), one = like(y, 0, 1);
   Value bad = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, y, zero);
   if (!isUnsigned(type)) {
@@ -80,7 +80,8 @@ Value ExprEmitter::emitIntegerDivision(ScalarOp op, DType type, Value x, Value y
         return r;
       // Python's sign: that of the divisor.
       Value nonzero = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, r, zero);
-      Value differ = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, b.create<arith::XOrIOp>(loc, r, safe), zero);
+      Value differ =
+          b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, b.create<arith::XOrIOp>(loc, r, safe), zero);
       return b.create<arith::SelectOp>(loc, b.create<arith::AndIOp>(loc, nonzero, differ),
                                        b.create<arith::AddIOp>(loc, r, safe), r);
     }
@@ -88,8 +89,10 @@ Value ExprEmitter::emitIntegerDivision(ScalarOp op, DType type, Value x, Value y
     if (op == ScalarOp::FloorDiv) {
       Value r = b.create<arith::SubIOp>(loc, x, b.create<arith::MulIOp>(loc, q, safe));
       Value nonzero = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, r, zero);
-      Value differ = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, b.create<arith::XOrIOp>(loc, r, safe), zero);
-      q = b.create<arith::SelectOp>(loc, b.create<arith::AndIOp>(loc, nonzero, differ), b.create<arith::SubIOp>(loc, q, one), q);
+      Value differ =
+          b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, b.create<arith::XOrIOp>(loc, r, safe), zero);
+      q = b.create<arith::SelectOp>(loc, b.create<arith::AndIOp>(loc, nonzero, differ),
+                                    b.create<arith::SubIOp>(loc, q, one), q);
     }
     return b.create<arith::SelectOp>(loc, isMinusOne, b.create<arith::SubIOp>(loc, zero, x), q);
   }
@@ -222,7 +225,8 @@ Value ExprEmitter::emitOp(ExprRef e, ArrayRef<Value> x, bool) {
   case ScalarOp::Not:
     return b.create<arith::XOrIOp>(loc, x[0], like(x[0], 0, type == DType::Bool ? 1 : -1));
   case ScalarOp::Neg:
-    return floating ? Value(b.create<arith::NegFOp>(loc, x[0])) : Value(b.create<arith::SubIOp>(loc, like(x[0], 0, 0), x[0]));
+    return floating ? Value(b.create<arith::NegFOp>(loc, x[0]))
+                    : Value(b.create<arith::SubIOp>(loc, like(x[0], 0, 0), x[0]));
   case ScalarOp::Abs:
     if (floating)
       return unary.template operator()<math::AbsFOp>();
@@ -324,7 +328,10 @@ Value ExprEmitter::identity(ReduceKind kind, DType type, bool tile) {
   double inf = std::numeric_limits<double>::infinity();
   int64_t bits = sizeOf(type) * 8;
   int64_t smallest = isUnsigned(type) ? 0 : bits == 64 ? INT64_MIN : -(int64_t(1) << (bits - 1));
-  int64_t largest = type == DType::Bool ? 1 : isUnsigned(type) ? -1 : bits == 64 ? INT64_MAX : (int64_t(1) << (bits - 1)) - 1;
+  int64_t largest = type == DType::Bool ? 1
+                    : isUnsigned(type)  ? -1
+                    : bits == 64        ? INT64_MAX
+                                        : (int64_t(1) << (bits - 1)) - 1;
   switch (kind) {
   case ReduceKind::Sum:
     return constant(type, 0, 0, tile);

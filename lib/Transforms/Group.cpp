@@ -141,11 +141,12 @@ private:
   }
 
   static bool hasReduction(const Group &group) {
-    return std::any_of(group.members.begin(), group.members.end(), [](const Nest &n) { return n.kind == Nest::Reduction; });
+    return std::any_of(group.members.begin(), group.members.end(),
+                       [](const Nest &n) { return n.kind == Nest::Reduction; });
   }
 
-  /// Everything that `nest` (already over the group's dimensions) reads of the group it reads at its own point, and nothing that it writes
-  /// is read or written by the group elsewhere.
+  /// Everything that `nest` (already over the group's dimensions) reads of the group it reads at its own point, and
+  /// nothing that it writes is read or written by the group elsewhere.
   bool samePoint(const Group &group, const Nest &nest) {
     bool ok = true;
     std::vector<SizeExpr> all = concat(group.outer, group.row);
@@ -322,7 +323,9 @@ private:
 
 } // namespace
 
-std::vector<Group> formGroups(Module &module, std::vector<std::string> &decisions) { return Grouper(module, decisions).run(); }
+std::vector<Group> formGroups(Module &module, std::vector<std::string> &decisions) {
+  return Grouper(module, decisions).run();
+}
 
 FusionResult fuse(Module &module) {
   FusionResult result;

@@ -14,8 +14,9 @@ namespace tilewright::loop {
 
 namespace {
 
-// In rough vector instructions. A load that hits cache costs about as much as a handful of arithmetic: below kCheap computing
-// again beats writing and reading back for any number of readers; kModerate is for a value broadcast to more points than it has.
+// In rough vector instructions. A load that hits cache costs about as much as a handful of arithmetic: below kCheap
+// computing again beats writing and reading back for any number of readers; kModerate is for a value broadcast to more
+// points than it has.
 constexpr unsigned kCheap = 4;
 constexpr unsigned kModerate = 8;
 
@@ -140,7 +141,8 @@ private:
   }
 
   void note(unsigned consumer, unsigned producer, const char *why) {
-    decisions.push_back("not inlined: " + module.nests[producer].op + " into " + module.nests[consumer].op + ": " + why);
+    decisions.push_back("not inlined: " + module.nests[producer].op + " into " + module.nests[consumer].op + ": " +
+                        why);
   }
 
   ExprRef rewrite(unsigned consumer, ExprRef value, std::span<const SizeExpr> domain) {
@@ -238,7 +240,8 @@ void removeDeadNests(Module &module) {
     std::vector<BufferId> written = writesOf(nest);
     if (nest.kind == Nest::Contraction || nest.kind == Nest::Pointwise)
       std::erase_if(nest.stores, [&](const Store &s) { return !live.count(s.access.buffer); });
-    if (nest.kind != Nest::External && std::none_of(written.begin(), written.end(), [&](BufferId b) { return live.count(b); }))
+    if (nest.kind != Nest::External &&
+        std::none_of(written.begin(), written.end(), [&](BufferId b) { return live.count(b); }))
       continue;
     forEachRead(nest, [&](const Access &access, DType) { live.insert(access.buffer); });
     kept.push_back(std::move(nest));

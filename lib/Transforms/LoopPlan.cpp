@@ -11,7 +11,8 @@ namespace tilewright::loop {
 namespace {
 
 bool hasReduction(const Group &group) {
-  return std::any_of(group.members.begin(), group.members.end(), [](const Nest &n) { return n.kind == Nest::Reduction; });
+  return std::any_of(group.members.begin(), group.members.end(),
+                     [](const Nest &n) { return n.kind == Nest::Reduction; });
 }
 
 /// Number of accesses that step by one element along a dimension.
@@ -96,7 +97,8 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
   if (group.row.empty()) // every reduced dimension had extent 1
     plan.column = !group.outer.empty();
   else {
-    // Results of the reductions are contiguous along the last outer dimension as a rule: count reads alone for the choice.
+    // Results of the reductions are contiguous along the last outer dimension as a rule: count reads alone for the
+    // choice.
     unsigned rowReads = 0, outerReads = 0;
     for (const Nest &member : group.members)
       forEachRead(member, [&](const Access &access, DType) {
@@ -143,7 +145,8 @@ LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &
   for (const Nest &member : group.members)
     for (const Store &store : member.stores)
       if (group.local.count(store.access.buffer) && member.domain.size() == rank && !group.row.empty()) {
-        SizeExpr bytes = productOf(group.row) * int64_t(sizeOf(store.value->type)) * int64_t(plan.column ? 4 * target.lanes : 1);
+        SizeExpr bytes =
+            productOf(group.row) * int64_t(sizeOf(store.value->type)) * int64_t(plan.column ? 4 * target.lanes : 1);
         scratch = scratch + SizeExpr::ceildiv(bytes, 64) * 64;
       }
   launch.scratchBytes = scratch;

@@ -36,7 +36,8 @@ public:
         s = pool.make(ScalarOp::Add, wide, {s, pool.cast(value, wide)});
     }
     if (nest.causal)
-      s = pool.make(ScalarOp::Select, wide, {pool.make(ScalarOp::Le, DType::Bool, {pool.index(3), pool.index(2)}), s, lowest});
+      s = pool.make(ScalarOp::Select, wide,
+                    {pool.make(ScalarOp::Le, DType::Bool, {pool.index(3), pool.index(2)}), s, lowest});
     Access scoresAt = temporary(square, wide);
     scores.stores.push_back({scoresAt, s});
     out.push_back(std::move(scores));
@@ -52,7 +53,8 @@ public:
 
     Nest exponential = start(Nest::Pointwise, square, 0);
     ExprRef largest = pool.load(maximumAt, wide), zero = pool.constantFloat(0, wide);
-    ExprRef shift = pool.make(ScalarOp::Select, wide, {pool.make(ScalarOp::Eq, DType::Bool, {largest, lowest}), zero, largest});
+    ExprRef shift =
+        pool.make(ScalarOp::Select, wide, {pool.make(ScalarOp::Eq, DType::Bool, {largest, lowest}), zero, largest});
     ExprRef p = pool.make(ScalarOp::Exp, wide, {pool.make(ScalarOp::Sub, wide, {pool.load(scoresAt, wide), shift})});
     Access weightsAt = temporary(square, operand);
     exponential.stores.push_back({weightsAt, pool.cast(p, operand)});

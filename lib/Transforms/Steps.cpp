@@ -73,8 +73,8 @@ private:
     kind.outContiguous = contiguous(nest.result);
     kind.causal = nest.causal;
     kind.scale = nest.scale;
-    host::AttentionSizes sizes{q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3], strides(q),
-                               strides(k), strides(v), {}, strides(nest.result)};
+    host::AttentionSizes sizes{q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3],          v.sizes[3],
+                               strides(q), strides(k), strides(v), {},         strides(nest.result)};
     if (mask)
       sizes.mask = strides(*mask);
     host::AttentionLaunch plan = host::planAttention(kind, sizes, target.matrix, target.threads);
@@ -105,7 +105,8 @@ private:
     const Buffer &weight = module.buffers[operand];
     bool parameter = weight.kind == Buffer::Input && module.inputs[weight.input].parameter && !written.count(operand);
     KernelKey pack = packKey(group, contraction);
-    add(group, pack, "pack_", packLaunch(group, contraction),
+    add(
+        group, pack, "pack_", packLaunch(group, contraction),
         [&group, contraction, pack](mlir::MLIRContext &context, llvm::StringRef symbol) {
           return emitPack(context, group, contraction, pack, symbol);
         },

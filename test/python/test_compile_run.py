@@ -155,7 +155,9 @@ def test_numbers_of_all_kinds_reach_an_island(device):
     compare(lambda x: (torch.view_as_complex(x) * (2 - 1j)).angle() + 1, torch.randn(5, 2), device=device)
     compare(lambda x: torch.nn.functional.fold(x, (4, 5), [2, 2], stride=(1, 1)), torch.randn(1, 8, 12), device=device)
     compare(lambda x: torch.histc(x, bins=4, min=-1, max=1), torch.randn(50), device=device)
-    compiled = torch.compile(lambda x, n: torch.special.bessel_j1(x * n) + torch.lerp(x, x + 1, n), backend="tilewright")
+    compiled = torch.compile(
+        lambda x, n: torch.special.bessel_j1(x * n) + torch.lerp(x, x + 1, n), backend="tilewright"
+    )
     x = torch.rand(4)
     for n in (0.5, 0.25, 0.125):
         with torch.no_grad():

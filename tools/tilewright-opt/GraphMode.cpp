@@ -27,7 +27,8 @@ static void printTiles(loop::Module &module, StringRef level) {
 
 int graphMain(int argc, char **argv) {
   InitLLVM init(argc, argv);
-  cl::opt<std::string> graph("graph", cl::desc("what to print: nests, groups (after fusion) or tile"), cl::init("groups"));
+  cl::opt<std::string> graph("graph", cl::desc("what to print: nests, groups (after fusion) or tile"),
+                             cl::init("groups"));
   cl::opt<std::string> input(cl::Positional, cl::desc("graph description (JSON)"), cl::init("-"));
   cl::opt<std::string> level("level", cl::desc("CPU level"), cl::init("avx512"));
   cl::opt<bool> islands("islands", cl::desc("operators without an entry become islands"), cl::init(true));

@@ -26,9 +26,9 @@ public:
   /// state (MXCSR). An exception of a body ends the loop early and is rethrown here, the first of several. Several
   /// threads may call it at once.
   ///
-  /// What a loop costs (2 cores of an EPYC, KVM): 3 ns inline; 0.1-0.25 us where workers still spin from the loop before;
-  /// 2-4 us of the caller's time where one must be woken, which begins 8-20 us later. So a grain should be 5 us of work
-  /// or more.
+  /// What a loop costs (2 cores of an EPYC, KVM): 3 ns inline; 0.1-0.25 us where workers still spin from the loop
+  /// before; 2-4 us of the caller's time where one must be woken, which begins 8-20 us later. So a grain should be 5 us
+  /// of work or more.
   void parallelFor(int64_t count, int64_t grain, Body body, void *context);
 
   /// The same for a callable (begin, end, thread).

@@ -1,16 +1,17 @@
 //===- SizeExpr.h - symbolic integers: sizes, strides, offsets --*- C++ -*-===//
 //
-// An immutable integer expression over symbols s0, s1, ... kept in canonical form, so that expressions that are equal as
-// polynomials compare equal (`b*s*384 == (b*s)*384`). A value is a sum of terms; a term is an integer coefficient and a
-// sorted product of atoms; an atom is a symbol or one of floordiv, min, max of two expressions. `a mod b` is kept as
-// a - b*(a floordiv b), so that (a floordiv b)*b + a mod b is a.
+// An immutable integer expression over symbols s0, s1, ... kept in canonical form, so that expressions that are equal
+// as polynomials compare equal (`b*s*384 == (b*s)*384`). A value is a sum of terms; a term is an integer coefficient
+// and a sorted product of atoms; an atom is a symbol or one of floordiv, min, max of two expressions. `a mod b` is kept
+// as a - b*(a floordiv b), so that (a floordiv b)*b + a mod b is a.
 //
 // Symbols are sizes: non-negative. `floordiv` and `mod` follow Python (round towards minus infinity).
 // A division that is exact as polynomials is carried out: (b*s*384) floordiv (s*384) is b. That assumes a
-// non-zero divisor; a loop over an empty domain never evaluates an index, so nobody sees the difference. A divisor that is
-// the constant 0 is no error before it is evaluated.
+// non-zero divisor; a loop over an empty domain never evaluates an index, so nobody sees the difference. A divisor that
+// is the constant 0 is no error before it is evaluated.
 //
-// Text form (used in graph descriptions and Programs): infix with + - * // % min(,) max(,) and parentheses, e.g. "s0*384 + 1".
+// Text form (used in graph descriptions and Programs): infix with + - * // % min(,) max(,) and parentheses, e.g.
+// "s0*384 + 1".
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -23,8 +23,8 @@ struct StridedCopy {
   const char *from;
   size_t elementBytes;
   std::vector<Dim> dims; // outermost first; none: one element
-  /// Bits to flip in each element on the way, in memory order: the signs that a lazy conjugate or negative stands for. All
-  /// zero: none.
+  /// Bits to flip in each element on the way, in memory order: the signs that a lazy conjugate or negative stands for.
+  /// All zero: none.
   std::array<uint8_t, 16> flip{};
 
   /// Builds it from sizes and strides in elements; drops, orders and merges dimensions so that rows are long.

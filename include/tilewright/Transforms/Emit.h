@@ -18,7 +18,8 @@ struct TileTarget {
   unsigned threads = 1; // that will run the program
   host::MatrixTarget matrix;
   /// Builds the fused attention kernel.
-  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, const host::AttentionKind &, llvm::StringRef name)>
+  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, const host::AttentionKind &,
+                                                  llvm::StringRef name)>
       buildAttention;
 };
 
@@ -32,11 +33,12 @@ struct EmitError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How a Loops group is walked: which dimension is the vector, what is the grid. A function of the key's structure alone.
+/// How a Loops group is walked: which dimension is the vector, what is the grid. A function of the key's structure
+/// alone.
 struct LoopPlan {
-  int vectorDim = -1;    // of outer ++ row; -1: scalar code
-  bool column = false;   // the vector runs along the last outer dimension
-  bool chunked = false;  // pointwise: the last dimension is cut into chunks of kChunk
+  int vectorDim = -1;            // of outer ++ row; -1: scalar code
+  bool column = false;           // the vector runs along the last outer dimension
+  bool chunked = false;          // pointwise: the last dimension is cut into chunks of kChunk
   std::vector<unsigned> phaseOf; // per member
   static constexpr int64_t kChunk = 4096;
 };
@@ -51,10 +53,10 @@ mlir::OwningOpRef<mlir::ModuleOp> emitLoops(mlir::MLIRContext &context, const Gr
 struct ContractionPlan {
   host::MatrixShape shape;
   host::ContractBlocks blocks;
-  BufferId panels = 0;            // a fresh buffer of the module
-  std::vector<unsigned> batch;    // batch dimensions of the domain that the right operand differs in
-  SizeExpr panelElements = 0;     // of one panel
-  SizeExpr packedElements = 0;    // of all panels of one matrix
+  BufferId panels = 0;         // a fresh buffer of the module
+  std::vector<unsigned> batch; // batch dimensions of the domain that the right operand differs in
+  SizeExpr panelElements = 0;  // of one panel
+  SizeExpr packedElements = 0; // of all panels of one matrix
 };
 ContractionPlan planContraction(Module &module, const Group &group, const TileTarget &target);
 

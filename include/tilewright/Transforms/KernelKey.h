@@ -39,7 +39,8 @@ public:
   int integer(const SizeExpr &value) const;
   unsigned site(unsigned moduleSite) const { return siteIndex.at(moduleSite); }
 
-  /// Adds an integer that is not part of the group's structure (block sizes, say); call before emission, in a fixed order.
+  /// Adds an integer that is not part of the group's structure (block sizes, say); call before emission, in a fixed
+  /// order.
   unsigned addInteger(const SizeExpr &value);
   void addBuffer(BufferId id, DType type);
   void addText(std::string_view text) { out += text; }

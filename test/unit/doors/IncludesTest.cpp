@@ -30,8 +30,7 @@ const std::vector<Room> rooms = {
     // How matrix products and attention are cut into blocks: plain C++, to become an interface of capabilities with the
     // second target.
     {"Transforms",
-     {"Import", "Graph", "Dialect", "Support", "Target/Host/ContractPlan.h",
-      "Target/Host/AttentionPlan.h"},
+     {"Import", "Graph", "Dialect", "Support", "Target/Host/ContractPlan.h", "Target/Host/AttentionPlan.h"},
      {"mlir", "llvm", "nlohmann"}},
     {"Dialect", {"Support"}, {"mlir", "llvm"}},
     {"Target", {"Dialect", "Transforms", "Support", "Runtime/KernelContext.h", "Runtime/Program.h"}, {"mlir", "llvm"}},
