@@ -123,7 +123,8 @@ int bringup(const Options &options) {
   if (!(std::ofstream(probeFile) << asJson(found) << "\n"))
     throw std::runtime_error("cannot write to " + options.out);
 
-  std::map<std::string, std::string> environment;
+  // PyTorch's profiler prints two lines about itself on standard error where its level allows; errors are the report's.
+  std::map<std::string, std::string> environment{{"KINETO_LOG_LEVEL", "99"}};
   if (fs::path package = packageFolder(); !package.empty()) {
     const char *others = std::getenv("PYTHONPATH");
     environment["PYTHONPATH"] = package.string() + (others && *others ? std::string(":") + others : "");
