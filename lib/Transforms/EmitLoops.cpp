@@ -446,11 +446,13 @@ private:
   std::pair<Value, Value> updateArg(const Nest &nest, Value value, Value best, Value bestIndex, bool masked) {
     Value position;
     unsigned dim = rank - 1;
-    position = b.create<arith::IndexCastOp>(loc, b.getI64Type(), e.index[dim]);
+    // A reduced dimension of extent 1 was dropped: its only index is 0.
+    position = group.row.empty() ? e.constant(DType::I64, 0, 0, false)
+                                 : Value(b.create<arith::IndexCastOp>(loc, b.getI64Type(), e.index[dim]));
     bool tile = isa<RankedTensorType>(best.getType());
     if (tile) {
       position = e.splat(position);
-      if (int(dim) == plan.vectorDim)
+      if (!group.row.empty() && int(dim) == plan.vectorDim)
         position = b.create<arith::AddIOp>(loc, position, b.create<tile::IotaOp>(loc, e.tileType(DType::I64)));
     }
     Value none = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, bestIndex, e.constant(DType::I64, 0, 0, tile));

@@ -281,6 +281,8 @@ private:
   }
 
   void finish(Group &group) {
+    if (group.kind == Group::Contraction)
+      stepAlongColumns(group.members.front());
     if (group.kind != Group::Loops)
       return;
     mergeDimensions(group);
@@ -294,6 +296,14 @@ private:
         if (inside == readers[b])
           group.local.insert(b);
       }
+  }
+
+  /// A product of one column is still a vector of it (with one valid element): its stores step along the columns.
+  static void stepAlongColumns(Nest &contraction) {
+    unsigned n = contraction.domain.size() - 2;
+    if (contraction.domain[n].isConstant(1))
+      for (Store &store : contraction.stores)
+        store.access.coefs[n] = 1;
   }
 
   /// Dimensions that all members walk as one become one: fewer loops, longer vectors.
