@@ -275,8 +275,8 @@ private:
       BufferId b = made.access.buffer;
       return readHere.count(b) && readers[b] == 1 && !escaping.count(b) && module.buffers[b].kind == Buffer::Temp;
     });
-    contraction.op += "+" + nest.op;
     record(group, nest, "epilogue");
+    contraction.op += "+" + nest.op;
     return true;
   }
 
