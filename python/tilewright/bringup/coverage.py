@@ -102,7 +102,7 @@ def _compiled(session: Session) -> dict[str, Any]:
             wall = time.perf_counter() - start
     finally:
         profile = _C.stop_kernel_profile()
-    island_seconds, island_calls = _outermost(profiler.function_events or [])
+    island_seconds, island_calls = _outermost((profiler.function_events or []) if islands else [])
     operators = sum(graph.nodes for graph in graphs)
     kernel_seconds = sum(kernel["seconds"] for kernel in profile)
     names: dict[str, list[str]] = {}

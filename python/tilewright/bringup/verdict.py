@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .failure import ExitCode
 from .speed import BUSY
 from .text import sentence
 
@@ -17,11 +18,15 @@ def conclude(data: dict[str, Any]) -> None:
 def _verdict(data: dict[str, Any]) -> dict[str, str]:
     errors = data["errors"]
     if errors:
-        fatal = not data.get("compile")
-        return {
-            "level": "failed",
-            "text": ("Not brought up: " if fatal else "Runs, but is not right: ") + errors[0]["what"] + ".",
-        }
+        wrong = errors[0]["code"] in (ExitCode.NAN, ExitCode.NUMERICS)
+        start = (
+            "Not brought up: "
+            if "compile" not in data
+            else "Runs, but is not right: "
+            if wrong
+            else "Runs, with an error: "
+        )
+        return {"level": "failed", "text": start + errors[0]["what"] + "."}
     skipped = [step["name"] for step in data["steps"] if step["status"] == "skipped"]
     parts, level = ["The model runs on npu, eager and compiled"], "ok"
     if "numerics" in data:
