@@ -48,8 +48,8 @@ static void prepare(llvm::Module &module, llvm::StringRef symbol, const llvm::Ta
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration())
       continue;
-    // Calls of libm must not be taken for what LLVM knows of them: it would turn pow(x, 0.5) into a call of sqrt, or narrow
-    // a call to its float form, and these are not in Runtime's table.
+    // Calls of libm must not be taken for what LLVM knows of them: it would turn pow(x, 0.5) into a call of sqrt, or
+    // narrow a call to its float form, and these are not in Runtime's table.
     function.addFnAttr("no-builtins");
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())

@@ -27,7 +27,9 @@ def _register_now() -> None:
     from . import backend
     from .device import register_device
 
-    if "tilewright" not in registry._COMPILER_FNS:
+    # Where the entry point has been discovered, PyTorch registers what it loads from it, and refuses a second one.
+    discovered = registry._BACKENDS.get("tilewright") is not None
+    if not discovered and "tilewright" not in registry._COMPILER_FNS:
         registry.register_backend(backend, name="tilewright")
     register_device()
 
