@@ -49,7 +49,7 @@ class Observer:
     def atomic(self, statement: Statement, param: int, elements: torch.Tensor) -> None: ...
 
     def operation(self, statement: Statement, args: Sequence[Value]) -> None:
-        """A scalar operation is about to be computed."""
+        """A scalar operation, a reduction or a scan is about to be computed."""
 
     def data_error(self, statement: Statement, kind: str, text: str, count: int = 1) -> None:
         """`kind` is out-of-bounds, zero-divisor, bound or assert. If this returns, the interpreter goes on: reads give 0, writes do nothing,
@@ -310,6 +310,7 @@ class Interpreter:
 
     def _reduce(self, statement: Statement) -> torch.Tensor:
         (source,) = self.args(statement)
+        self.observer.operation(statement, [source])
         return semantics.reduce(statement["kind"], source.data, statement["axes"], source.dtype, statement["dtype"])
 
     def _matmul(self, statement: Statement) -> torch.Tensor:
@@ -322,6 +323,7 @@ class Interpreter:
 
     def _scan(self, statement: Statement) -> torch.Tensor:
         (source,) = self.args(statement)
+        self.observer.operation(statement, [source])
         return semantics.scan(statement["kind"], source.data, statement["axis"], source.dtype)
 
     def _sort(self, statement: Statement) -> tuple[torch.Tensor, torch.Tensor]:
@@ -459,7 +461,7 @@ def _first(mask: torch.Tensor) -> list[int]:
 
 
 def walk(statements: list[Statement]) -> Iterator[Statement]:
-    """Every statement, those of bodies after the one that has them."""
+    """Every statement; a body's stand behind the statement that has it."""
     for statement in statements:
         yield statement
         for key in ("condition", "body", "then", "else"):

@@ -342,11 +342,6 @@ def _shift(op: str, x: torch.Tensor, y: torch.Tensor, dtype: str) -> torch.Tenso
     return torch.where(big, 0, shifted)
 
 
-def exact_integer(op: str, args: list[torch.Tensor]) -> torch.Tensor | None:
-    """The result of an operation on integers of at most 32 bits before it is wrapped; None if `op` never wraps."""
-    return _INTEGER_OPS[op](*args) if op in ("add", "sub", "mul", "neg", "abs") else None
-
-
 def scalar(op: str, args: list[torch.Tensor], types: list[str], dtype: str) -> torch.Tensor:
     """One scalar operation on held values of one shape. Raises KeyError if it does not exist for these types."""
     if op == "cast":
