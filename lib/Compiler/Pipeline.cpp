@@ -5,6 +5,7 @@
 #include "Assemble.h"
 
 #include "tilewright/Import/Importer.h"
+#include "tilewright/Import/KernelImporter.h"
 #include "tilewright/Target/Host/TileTarget.h"
 #include "tilewright/Transforms/Fusion.h"
 
@@ -88,12 +89,21 @@ nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector
 CompileResult compileGraph(std::string_view text, const CompileOptions &options) {
   Stopwatch watch;
   show(options, 5, "graph", std::string(text));
-  graph::Graph graph = graph::Graph::parse(text);
-  watch.mark("parse");
-
-  importer::ImportOptions importOptions;
-  importOptions.islands = options.islands;
-  Module module = importer::importGraph(graph, importOptions);
+  CompileResult result;
+  Module module;
+  if (kernel::Program::recognises(text)) {
+    kernel::Program program = kernel::Program::parse(text);
+    watch.mark("parse");
+    importer::KernelModule imported = importer::importKernel(program);
+    module = std::move(imported.module);
+    result.report["structured"] = imported.structuredBecause;
+  } else {
+    graph::Graph graph = graph::Graph::parse(text);
+    watch.mark("parse");
+    importer::ImportOptions importOptions;
+    importOptions.islands = options.islands;
+    module = importer::importGraph(graph, importOptions);
+  }
   watch.mark("import");
   show(options, 3, "nests", module.str());
 
@@ -115,7 +125,6 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
   std::vector<KernelOutcome> kernels = provideKernels(steps, options);
   watch.mark("kernels");
 
-  CompileResult result;
   result.program = assemble(module, steps, kernels, options.level);
   watch.mark("assemble");
   size_t built = 0;

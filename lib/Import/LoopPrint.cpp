@@ -4,6 +4,7 @@
 // linear address in elements, with a gather as {index}*stride.
 //
 //===----------------------------------------------------------------------===//
+#include "tilewright/Import/KernelBody.h"
 #include "tilewright/Import/LoopIR.h"
 
 #include <cmath>
@@ -163,7 +164,7 @@ private:
   }
 
   void printNest(const Nest &nest) {
-    static constexpr const char *names[] = {"pointwise", "reduce", "contract", "attention", "external"};
+    static constexpr const char *names[] = {"pointwise", "reduce", "contract", "attention", "external", "kernel"};
     out << "  " << names[nest.kind];
     if (nest.kind == Nest::Reduction)
       out << " " << nameOf(nest.reduce);
@@ -206,6 +207,47 @@ private:
         out << "    ints " << text(nest.externalInts) << "\n";
       out << "    payload " << nest.payload << "\n    reason " << nest.reason << "\n";
       break;
+    case Nest::Kernel:
+      for (const KernelAxis &axis : nest.kernel->grid)
+        printAxis("  grid", axis);
+      printRegion(nest.kernel->body);
+      break;
+    }
+  }
+
+  void printAxis(const char *what, const KernelAxis &axis) {
+    out << what << " " << axis.name << " = s" << axis.start;
+    if (axis.size)
+      out << ", s" << *axis.size;
+    out << " in [" << axis.begin.str() << ", " << axis.end.str() << ") by " << axis.tile << "\n";
+  }
+
+  void printRegion(const Region &region) {
+    for (const auto &item : region.items) {
+      if (auto *block = std::get_if<KernelBlock>(&item)) {
+        for (const Nest &inner : block->nests)
+          printNest(inner);
+      } else if (auto *loop = std::get_if<KernelFor>(&item)) {
+        printAxis("  for", loop->axis);
+        printRegion(*loop->body);
+        out << "  end for\n";
+      } else if (auto *choice = std::get_if<KernelIf>(&item)) {
+        out << "  if b" << choice->condition << "\n";
+        printRegion(*choice->then);
+        out << "  else\n";
+        printRegion(*choice->otherwise);
+        out << "  end if\n";
+      } else if (auto *again = std::get_if<KernelWhile>(&item)) {
+        out << "  while\n";
+        printRegion(*again->before);
+        out << "  do b" << again->condition << "\n";
+        printRegion(*again->body);
+        out << "  end while\n";
+      } else {
+        const auto &bind = std::get<KernelBind>(item);
+        out << "  s" << bind.symbol << " = b" << bind.value << " in [" << bind.min.str() << ", " << bind.max.str()
+            << "]\n";
+      }
     }
   }
 

@@ -473,4 +473,43 @@ std::vector<unsigned> SizeExpr::symbols() const {
   return {found.begin(), found.end()};
 }
 
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+static void appendPostfix(const SizeExpr &e, std::vector<SizeExpr::Step> &out) {
+  using Step = SizeExpr::Step;
+  if (termsOf(e).empty())
+    out.push_back({Step::Constant, 0});
+  bool first = true;
+  for (const auto &[term, coef] : termsOf(e)) {
+    bool started = term.empty() || coef != 1;
+    if (started)
+      out.push_back({Step::Constant, coef});
+    for (const auto &atom : term) {
+      if (atom->kind == Atom::Symbol) {
+        out.push_back({Step::Symbol, atom->id});
+      } else {
+        appendPostfix(atom->lhs, out);
+        appendPostfix(atom->rhs, out);
+        out.push_back({atom->kind == Atom::FloorDiv ? Step::FloorDiv
+                       : atom->kind == Atom::Min    ? Step::Min
+                                                    : Step::Max});
+      }
+      if (started)
+        out.push_back({Step::Mul});
+      started = true;
+    }
+    if (!first)
+      out.push_back({Step::Add});
+    first = false;
+  }
+}
+
+std::vector<SizeExpr::Step> SizeExpr::postfix() const {
+  std::vector<Step> result;
+  appendPostfix(*this, result);
+  return result;
+}
+
 } // namespace tilewright

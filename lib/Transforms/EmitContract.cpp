@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ExprEmitter.h"
+#include "EmitParts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -19,22 +20,6 @@ unsigned batchRank(const Nest &nest) { return nest.domain.size() - 3; }
 const SizeExpr &extentM(const Nest &nest) { return nest.domain[batchRank(nest)]; }
 const SizeExpr &extentN(const Nest &nest) { return nest.domain[batchRank(nest) + 1]; }
 const SizeExpr &extentK(const Nest &nest) { return nest.domain[batchRank(nest) + 2]; }
-
-/// Kernel module with one kernel; the builder stands in it.
-OwningOpRef<ModuleOp> startKernel(OpBuilder &builder, ExprEmitter &e, const KernelKey &key, llvm::StringRef name) {
-  OwningOpRef<ModuleOp> module = ModuleOp::create(e.loc);
-  builder.setInsertionPointToEnd(module->getBody());
-  SmallVector<Type> types;
-  for (DType type : key.arguments().bufferTypes)
-    types.push_back(tile::BufferType::get(e.elementType(type)));
-  auto kernel = builder.create<tile::KernelOp>(e.loc, name, types, unsigned(key.arguments().ints.size()));
-  builder.setInsertionPointToEnd(&kernel.getBlock());
-  for (unsigned i = 0; i < types.size(); ++i)
-    e.buffers.push_back(kernel.getBuffer(i));
-  for (unsigned i = 0; i < kernel.getNumInts(); ++i)
-    e.ints.push_back(kernel.getInt(i));
-  return module;
-}
 
 OpFoldResult stride(ExprEmitter &e, const SizeExpr &coef) {
   if (auto value = coef.constant(); value && (*value == 0 || *value == 1))
@@ -66,6 +51,37 @@ Value mul(ExprEmitter &e, Value x, Value y) { return e.b.create<arith::MulIOp>(e
 Value add(ExprEmitter &e, Value x, Value y) { return e.b.create<arith::AddIOp>(e.loc, x, y); }
 Value smaller(ExprEmitter &e, Value limit, Value n, Value begin) {
   return e.b.create<arith::MinSIOp>(e.loc, limit, e.b.create<arith::SubIOp>(e.loc, n, begin));
+}
+
+/// A block of a product: where it starts and how large it is.
+struct Block2D {
+  Value row, column, m, n;
+};
+
+/// One block with its epilogue; the builder is left inside of the epilogue.
+void emitProduct(ExprEmitter &e, const Nest &nest, const host::MatrixShape &shape, const Block2D &block,
+                 ArrayRef<Value> batchIndex, Value panelBuffer, Value panels) {
+  unsigned mDim = batchRank(nest), nDim = mDim + 1, kDim = mDim + 2;
+  Value lhs = add(e, batchOffset(e, nest.lhs, batchIndex), mul(e, block.row, e.sizeValue(nest.lhs.coefs[mDim])));
+  OpFoldResult strides[] = {stride(e, nest.lhs.coefs[mDim]), stride(e, nest.lhs.coefs[kDim])};
+  auto accumulator = RankedTensorType::get({int64_t(shape.lanes)}, e.elementType(shape.accumulator));
+
+  // What the epilogue needs that is the same for the whole block is computed before it.
+  e.vectorDim = nDim;
+  e.width = shape.lanes;
+  uint64_t inside = (uint64_t(1) << mDim) | (uint64_t(1) << nDim);
+  for (const Store &store : nest.stores)
+    e.hoist(store.value, inside);
+  auto contract = e.b.create<tile::ContractOp>(e.loc, e.operands.buffer(nest.lhs.buffer), lhs, strides, panelBuffer,
+                                               panels, block.m, block.n, e.sizeValue(nest.domain[kDim]), accumulator);
+  e.b.setInsertionPointToEnd(&contract.getBlock());
+  ExprEmitter::Scope inner(e);
+  e.index[mDim] = add(e, block.row, contract.getRow());
+  e.index[nDim] = add(e, block.column, contract.getColumn());
+  e.valid = contract.getValidColumns();
+  e.accumulator = contract.getAccumulator();
+  for (const Store &store : nest.stores)
+    e.store(store.access, e.emit(store.value), store.value->type);
 }
 
 } // namespace
@@ -137,8 +153,10 @@ OwningOpRef<ModuleOp> emitPack(MLIRContext &context, const Group &group, const C
                                const KernelKey &key, llvm::StringRef name) {
   const Nest &nest = group.members.front();
   OpBuilder b(&context);
-  ExprEmitter e(b, NameLoc::get(b.getStringAttr(name)), key);
-  OwningOpRef<ModuleOp> module = startKernel(b, e, key, name);
+  Location loc = NameLoc::get(b.getStringAttr(name));
+  OwningOpRef<ModuleOp> module = startKernel(b, loc, key, name);
+  KeyOperands operands(key, *b.getInsertionBlock());
+  ExprEmitter e(b, loc, operands);
   unsigned nDim = batchRank(nest) + 1, kDim = nDim + 1;
   Value width = e.constantIndex(plan.shape.width), n = e.sizeValue(nest.domain[nDim]);
   SmallVector<Value> grid;
@@ -158,8 +176,8 @@ OwningOpRef<ModuleOp> emitPack(MLIRContext &context, const Group &group, const C
   if (Value matrix = matrixNumber(e, nest, plan, index))
     target = add(e, target, mul(e, matrix, e.sizeValue(plan.packedElements)));
   OpFoldResult strides[] = {stride(e, nest.rhs.coefs[kDim]), stride(e, nest.rhs.coefs[nDim])};
-  b.create<tile::PackOp>(e.loc, e.buffers[0], source, strides, e.sizeValue(nest.domain[kDim]),
-                         smaller(e, width, n, column), e.buffers[1], target);
+  b.create<tile::PackOp>(e.loc, operands.buffer(nest.rhs.buffer), source, strides, e.sizeValue(nest.domain[kDim]),
+                         smaller(e, width, n, column), operands.buffer(plan.panels), target);
   return module;
 }
 
@@ -194,8 +212,10 @@ OwningOpRef<ModuleOp> emitContract(MLIRContext &context, const Group &group, con
                                    const KernelKey &key, llvm::StringRef name) {
   const Nest &nest = group.members.front();
   OpBuilder b(&context);
-  ExprEmitter e(b, NameLoc::get(b.getStringAttr(name)), key);
-  OwningOpRef<ModuleOp> module = startKernel(b, e, key, name);
+  Location loc = NameLoc::get(b.getStringAttr(name));
+  OwningOpRef<ModuleOp> module = startKernel(b, loc, key, name);
+  KeyOperands operands(key, *b.getInsertionBlock());
+  ExprEmitter e(b, loc, operands);
   unsigned batch = batchRank(nest), mDim = batch, nDim = batch + 1, kDim = batch + 2;
   SmallVector<Value> grid;
   for (unsigned d = 0; d < batch; ++d)
@@ -215,32 +235,44 @@ OwningOpRef<ModuleOp> emitContract(MLIRContext &context, const Group &group, con
   Value row = mul(e, indices[batch], mc), column = mul(e, indices[batch + 1], nc);
   Value m = smaller(e, mc, e.sizeValue(nest.domain[mDim]), row),
         n = smaller(e, nc, e.sizeValue(nest.domain[nDim]), column);
-  Value lhs = add(e, batchOffset(e, nest.lhs, batchIndex), mul(e, row, e.sizeValue(nest.lhs.coefs[mDim])));
   Value panel = b.create<arith::DivUIOp>(e.loc, column, e.constantIndex(plan.shape.width));
   Value panels = mul(e, panel, e.sizeValue(plan.panelElements));
   if (Value matrix = matrixNumber(e, nest, plan, batchIndex))
     panels = add(e, panels, mul(e, matrix, e.sizeValue(plan.packedElements)));
-  OpFoldResult strides[] = {stride(e, nest.lhs.coefs[mDim]), stride(e, nest.lhs.coefs[kDim])};
-  auto accumulator = RankedTensorType::get({int64_t(plan.shape.lanes)}, e.elementType(plan.shape.accumulator));
-
-  // What the epilogue needs that is the same for the whole block is computed before it.
-  e.vectorDim = nDim;
-  e.width = plan.shape.lanes;
-  uint64_t inside = (uint64_t(1) << mDim) | (uint64_t(1) << nDim);
-  for (const Store &store : nest.stores)
-    e.hoist(store.value, inside);
-  auto contract = b.create<tile::ContractOp>(e.loc, e.buffers[key.buffer(nest.lhs.buffer)], lhs, strides,
-                                             e.buffers[key.buffer(plan.panels)], panels, m, n,
-                                             e.sizeValue(nest.domain[kDim]), accumulator);
-  b.setInsertionPointToEnd(&contract.getBlock());
-  ExprEmitter::Scope inner(e);
-  e.index[mDim] = add(e, row, contract.getRow());
-  e.index[nDim] = add(e, column, contract.getColumn());
-  e.valid = contract.getValidColumns();
-  e.accumulator = contract.getAccumulator();
-  for (const Store &store : nest.stores)
-    e.store(store.access, e.emit(store.value), store.value->type);
+  emitProduct(e, nest, plan.shape, {row, column, m, n}, batchIndex, operands.buffer(plan.panels), panels);
   return module;
+}
+
+void emitContractInside(OpBuilder &b, Location loc, const Group &group, const host::MatrixShape &shape,
+                        KernelOperands &operands, Value panels) {
+  const Nest &nest = group.members.front();
+  OpBuilder::InsertionGuard guard(b);
+  ExprEmitter e(b, loc, operands);
+  ExprEmitter::Scope scope(e);
+  unsigned batch = batchRank(nest), nDim = batch + 1, kDim = batch + 2;
+  e.index.resize(batch + 2);
+  SmallVector<Value> batchIndex;
+  Value zero = e.constantIndex(0), one = e.constantIndex(1);
+  for (unsigned d = 0; d < batch; ++d) {
+    auto loop = b.create<scf::ForOp>(loc, zero, e.sizeValue(nest.domain[d]), one);
+    b.setInsertionPointToStart(loop.getBody());
+    batchIndex.push_back(e.index[d] = loop.getInductionVar());
+  }
+  Value width = e.constantIndex(shape.width), n = e.sizeValue(nest.domain[nDim]), k = e.sizeValue(nest.domain[kDim]);
+  Value source = batchOffset(e, nest.rhs, batchIndex);
+  OpFoldResult strides[] = {stride(e, nest.rhs.coefs[kDim]), stride(e, nest.rhs.coefs[nDim])};
+  {
+    OpBuilder::InsertionGuard inner(b);
+    auto loop = b.create<scf::ForOp>(loc, zero, n, width);
+    b.setInsertionPointToStart(loop.getBody());
+    Value column = loop.getInductionVar();
+    Value panel = b.create<arith::DivUIOp>(loc, column, width);
+    Value from = add(e, source, mul(e, column, e.sizeValue(nest.rhs.coefs[nDim])));
+    Value to = mul(e, panel, e.sizeValue(host::panelElements(shape, nest.domain[kDim])));
+    b.create<tile::PackOp>(loc, operands.buffer(nest.rhs.buffer), from, strides, k, smaller(e, width, n, column),
+                           panels, to);
+  }
+  emitProduct(e, nest, shape, {zero, zero, e.sizeValue(nest.domain[batch]), n}, batchIndex, panels, zero);
 }
 
 } // namespace tilewright::loop

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ExprEmitter.h"
+#include "EmitParts.h"
 
 #include "tilewright/Transforms/Domain.h"
 
@@ -45,9 +45,9 @@ tile::ReduceKind reduceKind(ReduceKind kind, DType type) {
 
 class LoopEmitter {
 public:
-  LoopEmitter(OpBuilder &builder, Location loc, const Group &group, const LoopPlan &plan, const KernelKey &key,
+  LoopEmitter(OpBuilder &builder, Location loc, const Group &group, const LoopPlan &plan, KernelOperands &operands,
               const TileTarget &target)
-      : b(builder), loc(loc), group(group), plan(plan), target(target), e(builder, loc, key) {
+      : b(builder), loc(loc), group(group), plan(plan), target(target), e(builder, loc, operands) {
     rank = group.outer.size() + group.row.size();
     unsigned cost = 0;
     for (const Nest &member : group.members) {
@@ -61,35 +61,26 @@ public:
     wide = anyArg ? target.lanes : cost > 60 ? 2 * target.lanes : 4 * target.lanes;
   }
 
-  void run(tile::KernelOp kernel, unsigned buffers) {
-    for (unsigned i = 0; i < buffers; ++i)
-      e.buffers.push_back(kernel.getBuffer(i));
-    for (unsigned i = 0; i < kernel.getNumInts(); ++i)
-      e.ints.push_back(kernel.getInt(i));
-    e.vectorDim = plan.vectorDim;
-    e.index.resize(rank);
-    e.atHand = [this](ExprRef load) { return known(load); };
-
-    SmallVector<Value> grid;
-    unsigned gridDims = group.outer.size() - (plan.chunked || plan.column);
-    for (unsigned d = 0; d < gridDims; ++d)
-      grid.push_back(e.sizeValue(group.outer[d]));
-    if (plan.chunked || plan.column) {
-      Value n = e.sizeValue(group.outer.back());
-      int64_t step = plan.chunked ? LoopPlan::kChunk : columnTile();
-      grid.push_back(b.create<arith::CeilDivUIOp>(loc, n, e.constantIndex(step)));
-    }
+  /// The group as the kernel's grid.
+  void emitGrid() {
+    scratchBase = e.constantIndex(0);
+    SmallVector<Value> grid = prepare();
     auto gridOp = b.create<tile::GridOp>(loc, grid);
     b.setInsertionPointToStart(&gridOp.getBlock());
-    ExprEmitter::Scope scope(e);
-    for (unsigned d = 0; d < gridDims; ++d)
-      e.index[d] = gridOp.getIndices()[d];
-    if (plan.chunked)
-      emitChunk(gridOp.getIndices().back());
-    else if (plan.column)
-      emitStrip(gridOp.getIndices().back());
-    else
-      emitPoint();
+    emitPointAt(llvm::to_vector_of<Value>(gridOp.getIndices()));
+  }
+
+  /// The group as loops, with scratch from a byte offset on.
+  void emitLoopNest(Value scratch) {
+    scratchBase = scratch;
+    OpBuilder::InsertionGuard guard(b);
+    SmallVector<Value> indices;
+    for (Value extent : prepare()) {
+      auto loop = b.create<scf::ForOp>(loc, e.constantIndex(0), extent, e.constantIndex(1));
+      b.setInsertionPointToStart(loop.getBody());
+      indices.push_back(loop.getInductionVar());
+    }
+    emitPointAt(indices);
   }
 
 private:
@@ -101,6 +92,37 @@ private:
   ExprEmitter e;
   unsigned rank, wide;
   bool anyArg = false;
+  Value scratchBase;
+
+  /// Extents of the dimensions outside of a point.
+  SmallVector<Value> prepare() {
+    e.vectorDim = plan.vectorDim;
+    e.index.resize(rank);
+    e.atHand = [this](ExprRef load) { return known(load); };
+    SmallVector<Value> extents;
+    for (unsigned d = 0; d < gridDims(); ++d)
+      extents.push_back(e.sizeValue(group.outer[d]));
+    if (plan.chunked || plan.column) {
+      Value n = e.sizeValue(group.outer.back());
+      int64_t step = plan.chunked ? LoopPlan::kChunk : columnTile();
+      extents.push_back(b.create<arith::CeilDivUIOp>(loc, n, e.constantIndex(step)));
+    }
+    return extents;
+  }
+
+  void emitPointAt(ArrayRef<Value> indices) {
+    ExprEmitter::Scope scope(e);
+    for (unsigned d = 0; d < gridDims(); ++d)
+      e.index[d] = indices[d];
+    if (plan.chunked)
+      emitChunk(indices.back());
+    else if (plan.column)
+      emitStrip(indices.back());
+    else
+      emitPoint();
+  }
+
+  unsigned gridDims() const { return group.outer.size() - (plan.chunked || plan.column); }
 
   std::map<BufferId, Value> results;   // per point: reductions and members over outer
   std::map<BufferId, Value> rowValues; // in the loop body that is being emitted
@@ -168,7 +190,7 @@ private:
   }
 
   void allocateScratch() {
-    Value offset = e.constantIndex(0);
+    Value offset = scratchBase;
     for (size_t i = 0; i < group.members.size(); ++i) {
       const Nest &member = group.members[i];
       if (member.kind != Nest::Pointwise || !isRowMember(member))
@@ -544,16 +566,15 @@ OwningOpRef<ModuleOp> emitLoops(MLIRContext &context, const Group &group, const 
                                 const TileTarget &target, llvm::StringRef name) {
   OpBuilder builder(&context);
   Location loc = NameLoc::get(builder.getStringAttr(name));
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-  builder.setInsertionPointToEnd(module->getBody());
-  ExprEmitter types(builder, loc, key);
-  SmallVector<Type> bufferTypes;
-  for (DType type : key.arguments().bufferTypes)
-    bufferTypes.push_back(tile::BufferType::get(types.elementType(type)));
-  auto kernel = builder.create<tile::KernelOp>(loc, name, bufferTypes, unsigned(key.arguments().ints.size()));
-  builder.setInsertionPointToEnd(&kernel.getBlock());
-  LoopEmitter(builder, loc, group, plan, key, target).run(kernel, bufferTypes.size());
+  OwningOpRef<ModuleOp> module = startKernel(builder, loc, key, name);
+  KeyOperands operands(key, *builder.getInsertionBlock());
+  LoopEmitter(builder, loc, group, plan, operands, target).emitGrid();
   return module;
+}
+
+void emitLoopsInside(OpBuilder &builder, Location loc, const Group &group, const LoopPlan &plan,
+                     const TileTarget &target, KernelOperands &operands, Value scratch) {
+  LoopEmitter(builder, loc, group, plan, operands, target).emitLoopNest(scratch);
 }
 
 } // namespace tilewright::loop

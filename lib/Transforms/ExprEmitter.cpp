@@ -4,45 +4,44 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "tilewright/Dialect/Tile/IR/ElementTypes.h"
 
 using namespace mlir;
 
 namespace tilewright::loop {
 
-Type ExprEmitter::elementType(DType type) {
-  switch (type) {
-  case DType::F32:
-    return b.getF32Type();
-  case DType::F64:
-    return b.getF64Type();
-  case DType::BF16:
-    return b.getBF16Type();
-  case DType::F16:
-    return b.getF16Type();
-  case DType::Bool:
-    return b.getI1Type();
-  case DType::I8:
-  case DType::U8:
-    return b.getI8Type();
-  case DType::I16:
-  case DType::U16:
-    return b.getIntegerType(16);
-  case DType::I32:
-  case DType::U32:
-    return b.getI32Type();
-  case DType::I64:
-  case DType::U64:
-    return b.getI64Type();
-  default:
-    throw EmitError("element type " + std::string(nameOf(type)) + " has no code on this target");
-  }
+Type elementType(OpBuilder &b, DType type) {
+  if (Type result = tile::elementType(b.getContext(), type))
+    return result;
+  throw EmitError("element type " + std::string(nameOf(type)) + " has no code on this target");
 }
 
 Value ExprEmitter::constantIndex(int64_t value) { return b.create<arith::ConstantIndexOp>(loc, value); }
 
-Value ExprEmitter::sizeValue(const SizeExpr &value) {
+Value ExprEmitter::sizeValue(const SizeExpr &value) { return operands.size(b, loc, value); }
+
+OwningOpRef<ModuleOp> startKernel(OpBuilder &builder, Location loc, const KernelKey &key, llvm::StringRef name) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  builder.setInsertionPointToEnd(module->getBody());
+  SmallVector<Type> types;
+  for (DType type : key.arguments().bufferTypes)
+    types.push_back(tile::BufferType::get(elementType(builder, type)));
+  auto kernel = builder.create<tile::KernelOp>(loc, name, types, unsigned(key.arguments().ints.size()));
+  builder.setInsertionPointToEnd(&kernel.getBlock());
+  return module;
+}
+
+KeyOperands::KeyOperands(const KernelKey &key, Block &kernel) : key(key) {
+  size_t count = key.arguments().buffers.size();
+  for (BlockArgument argument : kernel.getArguments())
+    (buffers.size() < count ? buffers : ints).push_back(argument);
+}
+
+Value KeyOperands::buffer(BufferId id) { return buffers[key.buffer(id)]; }
+
+Value KeyOperands::size(OpBuilder &b, Location loc, const SizeExpr &value) {
   int position = key.integer(value);
-  return position < 0 ? constantIndex(*value.constant()) : ints[position];
+  return position < 0 ? Value(b.create<arith::ConstantIndexOp>(loc, *value.constant())) : ints[position];
 }
 
 Value ExprEmitter::constant(DType type, double floatValue, int64_t intValue, bool tile) {
@@ -169,7 +168,7 @@ static bool gathers(ExprEmitter &e, const Access &access) {
 }
 
 Value ExprEmitter::emitLoad(const Access &access, DType type) {
-  Value buffer = buffers[key.buffer(access.buffer)];
+  Value buffer = operands.buffer(access.buffer);
   ValueRange valids = valid && width ? ValueRange(valid) : ValueRange();
   if (!varies(access))
     return b.create<tile::LoadOp>(loc, elementType(type), buffer, offsetOf(access), ArrayRef<OpFoldResult>{});
@@ -182,7 +181,7 @@ Value ExprEmitter::emitLoad(const Access &access, DType type) {
 }
 
 void ExprEmitter::store(const Access &access, Value value, DType) {
-  Value buffer = buffers[key.buffer(access.buffer)];
+  Value buffer = operands.buffer(access.buffer);
   ValueRange valids = valid && width ? ValueRange(valid) : ValueRange();
   if (!varies(access)) {
     if (isa<RankedTensorType>(value.getType()))
@@ -229,7 +228,7 @@ Value ExprEmitter::emit(ExprRef e) {
     bool tile = isa<RankedTensorType>(x.getType());
     result = b.create<tile::CheckIndexOp>(loc, x.getType(), x, sizeValue(e->size),
                                           tile && valid ? ValueRange(valid) : ValueRange(),
-                                          b.getI64IntegerAttr(key.site(e->intValue)));
+                                          b.getI64IntegerAttr(operands.site(e->intValue)));
     break;
   }
   default: {

@@ -13,15 +13,41 @@
 
 namespace tilewright::loop {
 
+/// Where an expression's buffers, sizes and error sites are found in the kernel that is being emitted.
+class KernelOperands {
+public:
+  virtual ~KernelOperands() = default;
+  virtual mlir::Value buffer(BufferId id) = 0;
+  virtual mlir::Value size(mlir::OpBuilder &b, mlir::Location loc, const SizeExpr &value) = 0; // index type
+  virtual int64_t site(unsigned moduleSite) = 0;
+};
+
+/// Arguments in the order of a key.
+class KeyOperands : public KernelOperands {
+public:
+  KeyOperands(const KernelKey &key, mlir::Block &kernel);
+  mlir::Value buffer(BufferId id) override;
+  mlir::Value size(mlir::OpBuilder &b, mlir::Location loc, const SizeExpr &value) override;
+  int64_t site(unsigned moduleSite) override { return key.site(moduleSite); }
+
+private:
+  const KernelKey &key;
+  std::vector<mlir::Value> buffers, ints;
+};
+
+/// A module with one kernel of the key's arguments, the builder standing in it.
+mlir::OwningOpRef<mlir::ModuleOp> startKernel(mlir::OpBuilder &builder, mlir::Location loc, const KernelKey &key,
+                                              llvm::StringRef name);
+mlir::Type elementType(mlir::OpBuilder &b, DType type);
+
 class ExprEmitter {
 public:
-  ExprEmitter(mlir::OpBuilder &builder, mlir::Location loc, const KernelKey &key) : b(builder), loc(loc), key(key) {}
+  ExprEmitter(mlir::OpBuilder &builder, mlir::Location loc, KernelOperands &operands)
+      : b(builder), loc(loc), operands(operands) {}
 
   mlir::OpBuilder &b;
   mlir::Location loc;
-  const KernelKey &key;
-
-  std::vector<mlir::Value> buffers, ints; // kernel arguments
+  KernelOperands &operands;
 
   // The current point.
   std::vector<mlir::Value> index; // per domain dimension, of index type; the vector dimension: of its first element
@@ -32,7 +58,7 @@ public:
   /// Asked before a load is emitted: a value that is at hand, or null.
   std::function<mlir::Value(ExprRef)> atHand;
 
-  mlir::Type elementType(DType type);
+  mlir::Type elementType(DType type) { return loop::elementType(b, type); }
   mlir::Type tileType(DType type) { return mlir::RankedTensorType::get({int64_t(width)}, elementType(type)); }
 
   mlir::Value constantIndex(int64_t value);

@@ -38,7 +38,8 @@ bool sameElement(const Access &a, const Access &b, std::span<const SizeExpr> dom
 
 class Grouper {
 public:
-  Grouper(Module &module, std::vector<std::string> &decisions) : module(module), decisions(decisions) {
+  Grouper(Module &module, std::vector<std::string> &decisions)
+      : module(module), decisions(decisions), escaping(module.kept) {
     for (const Output &output : module.outputs)
       if (output.present)
         escaping.insert(output.tensor.buffer);
@@ -120,6 +121,9 @@ private:
       break;
     case Nest::External:
       group.kind = Group::External;
+      break;
+    case Nest::Kernel:
+      group.kind = Group::Kernel;
       break;
     }
     group.members.push_back(std::move(nest));
@@ -348,7 +352,7 @@ FusionResult fuse(Module &module) {
 }
 
 std::string str(const Group &group) {
-  static const char *const kinds[] = {"loops", "contraction", "attention", "external"};
+  static const char *const kinds[] = {"loops", "contraction", "attention", "external", "kernel"};
   std::string text = std::string("group ") + kinds[group.kind];
   if (group.kind == Group::Loops) {
     text += " outer(";

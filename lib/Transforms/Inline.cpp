@@ -21,7 +21,7 @@ constexpr unsigned kCheap = 4;
 constexpr unsigned kModerate = 8;
 
 std::set<BufferId> outputBuffers(const Module &module) {
-  std::set<BufferId> result;
+  std::set<BufferId> result = module.kept;
   for (const Output &output : module.outputs)
     if (output.present)
       result.insert(output.tensor.buffer);
@@ -189,6 +189,7 @@ private:
     }
     case Nest::Attention:
     case Nest::External:
+    case Nest::Kernel:
       break;
     }
   }

@@ -51,6 +51,9 @@ private:
     case Group::Attention:
       planFusedAttention(group);
       return;
+    case Group::Kernel:
+      planStructured(group);
+      return;
     }
   }
 
@@ -97,6 +100,15 @@ private:
     step.arguments.ints = std::move(plan.ints);
     step.launch = {plan.grid, plan.grain, plan.scratchBytes, plan.bytesMoved, plan.flops};
     steps.push_back(std::move(step));
+  }
+
+  void planStructured(Group &group) {
+    std::shared_ptr<const KernelPlan> plan = planKernel(module, group.members.front(), target);
+    steps.push_back({&group, keyOf(*plan), kernelName(group),
+                     [plan](mlir::MLIRContext &context, llvm::StringRef symbol) {
+                       return emitKernel(context, *plan, symbol);
+                     },
+                     argumentsOf(*plan), launchOf(*plan), -1});
   }
 
   void planProduct(Group &group) {

@@ -226,6 +226,8 @@ private:
       return runAttention(nest);
     case Nest::External:
       throw std::runtime_error("an island cannot be interpreted: " + nest.op + " (" + nest.reason + ")");
+    case Nest::Kernel:
+      throw std::runtime_error("a kernel program has an interpreter of its own: " + nest.op);
     }
   }
 

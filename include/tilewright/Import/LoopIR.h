@@ -9,12 +9,14 @@
 #pragma once
 
 #include "tilewright/Support/DType.h"
+#include "tilewright/Support/DataErrorKind.h"
 #include "tilewright/Support/SizeExpr.h"
 
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,7 +38,7 @@ using BufferId = uint32_t;
   X(Add, "add", 2, 1)                                                                                                  \
   X(Sub, "sub", 2, 1)                                                                                                  \
   X(Mul, "mul", 2, 1)                                                                                                  \
-  X(Div, "div", 2, 4)       /* floats: IEEE; integers: truncating, by zero is an error of data */                      \
+  X(Div, "div", 2, 4)       /* floats: IEEE; integers: truncating; by zero gives no result: see Builder::divisor */                      \
   X(FloorDiv, "fdiv", 2, 8) /* Python's floor division */                                                              \
   X(Mod, "mod", 2, 8)       /* Python's modulo (sign of the divisor) */                                                \
   X(FMod, "fmod", 2, 20)    /* C's remainder (sign of the dividend) */                                                 \
@@ -188,9 +190,11 @@ struct Store {
   ExprRef value;
 };
 
+struct KernelBody; // KernelBody.h
+
 /// A loop nest. `domain` lists the parallel dimensions first, then `reduced` reduction dimensions.
 struct Nest {
-  enum Kind : uint8_t { Pointwise, Reduction, Contraction, Attention, External } kind = Pointwise;
+  enum Kind : uint8_t { Pointwise, Reduction, Contraction, Attention, External, Kernel } kind = Pointwise;
   std::vector<SizeExpr> domain;
   unsigned reduced = 0;
 
@@ -219,6 +223,9 @@ struct Nest {
   std::vector<Tensor> externalInputs, externalOutputs;
   std::vector<SizeExpr> externalInts;
 
+  // Kernel: a structured kernel program; reads externalInputs, writes externalOutputs.
+  std::shared_ptr<const KernelBody> kernel;
+
   std::string op, source; // for messages and explain
 };
 
@@ -244,6 +251,7 @@ struct Check {
 /// What an error of data at `site` says; {index} and {bound} are replaced.
 struct ErrorSite {
   std::string op, source, message;
+  DataErrorKind kind = DataErrorKind::Index;
 };
 
 struct Output {
@@ -266,6 +274,7 @@ struct Module {
   std::vector<Nest> nests; // in execution order
   std::vector<Output> outputs;
   std::vector<Check> checks;
+  std::set<BufferId> kept; // read by what is no nest of this module: stays, though no nest reads it
   std::vector<ErrorSite> sites; // error code = 1 + index
   std::string str() const;      // what TILEWRIGHT_DEBUG=3 and tilewright-opt print
 };

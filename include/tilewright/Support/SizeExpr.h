@@ -66,6 +66,14 @@ public:
   /// Sorted, distinct symbol ids.
   std::vector<unsigned> symbols() const;
 
+  /// The expression for a stack machine, to be computed elsewhere: a constant or symbol is pushed, an operation takes
+  /// two and pushes one.
+  struct Step {
+    enum Kind : uint8_t { Constant, Symbol, Add, Mul, FloorDiv, Min, Max } kind;
+    int64_t value = 0; // Constant; Symbol: its id
+  };
+  std::vector<Step> postfix() const;
+
   struct Atom;
   using Term = std::vector<std::shared_ptr<const Atom>>; // sorted product; empty = the constant term
   struct Poly;

@@ -6,24 +6,12 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "tilewright/Import/LoopIR.h"
+#include "tilewright/Import/NestAccess.h"
 
 #include <functional>
 #include <span>
 
 namespace tilewright::loop {
-
-/// Old indices as linear functions of new ones: old[i] = offset[i] + sum(coef[i][j] * new[j]).
-struct IndexMap {
-  std::vector<SizeExpr> offset;
-  std::vector<std::vector<SizeExpr>> coef;
-  unsigned newRank = 0;
-
-  static IndexMap identity(unsigned oldRank, unsigned newRank);
-};
-
-Access remap(ExprPool &pool, const Access &access, const IndexMap &map);
-ExprRef remap(ExprPool &pool, ExprRef value, const IndexMap &map);
 
 /// True if a <= b for all non-negative values of the symbols, as far as the polynomials show it.
 bool provablyLessEqual(const SizeExpr &a, const SizeExpr &b);
@@ -33,14 +21,6 @@ bool provablyLessEqual(const SizeExpr &a, const SizeExpr &b);
 /// domain.
 std::optional<IndexMap> solve(const Access &store, std::span<const SizeExpr> storeDomain, const Access &load,
                               std::span<const SizeExpr> loadDomain);
-
-/// Calls fn on every access of an expression, those inside indices included.
-void forEachLoad(ExprRef value, const std::function<void(const Access &, DType)> &fn);
-/// Calls fn on every access that the nest reads.
-void forEachRead(const Nest &nest, const std::function<void(const Access &, DType)> &fn);
-/// Buffers that the nest writes.
-std::vector<BufferId> writesOf(const Nest &nest);
-bool reads(const Nest &nest, BufferId buffer);
 
 /// Removes dimensions of extent 1 (of a pointwise or reduction nest, and batch dimensions of a contraction).
 void dropUnitDimensions(ExprPool &pool, Nest &nest);

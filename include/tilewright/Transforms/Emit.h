@@ -8,6 +8,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <functional>
+#include <memory>
 #include <stdexcept>
 
 namespace tilewright::loop {
@@ -69,5 +70,15 @@ mlir::OwningOpRef<mlir::ModuleOp> emitPack(mlir::MLIRContext &context, const Gro
                                            const KernelKey &key, llvm::StringRef name);
 mlir::OwningOpRef<mlir::ModuleOp> emitContract(mlir::MLIRContext &context, const Group &group,
                                                const ContractionPlan &plan, const KernelKey &key, llvm::StringRef name);
+
+/// A structured kernel program (Import/KernelBody.h) whose blocks are fused.
+struct KernelPlan;
+/// Consumes the nests' blocks; adds buffers to the module. Throws EmitError.
+std::shared_ptr<const KernelPlan> planKernel(Module &module, const Nest &nest, const TileTarget &target);
+KernelArguments argumentsOf(const KernelPlan &plan);
+LaunchPlan launchOf(const KernelPlan &plan);
+/// What the kernel is specialised on.
+std::string keyOf(const KernelPlan &plan);
+mlir::OwningOpRef<mlir::ModuleOp> emitKernel(mlir::MLIRContext &context, const KernelPlan &plan, llvm::StringRef name);
 
 } // namespace tilewright::loop

@@ -11,7 +11,7 @@ namespace tilewright::loop {
 
 /// What becomes one kernel (or one external call).
 struct Group {
-  enum Kind : uint8_t { Loops, Contraction, Attention, External } kind = Loops;
+  enum Kind : uint8_t { Loops, Contraction, Attention, External, Kernel } kind = Loops;
 
   /// Loops: pointwise members over outer or outer ++ row, and reductions over outer ++ row that reduce row, in an order
   /// in which each may use what earlier ones stored at the same point. Other kinds: one nest (a contraction's stores
