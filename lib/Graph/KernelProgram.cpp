@@ -82,7 +82,7 @@ private:
   }
 
   Parameter parameter(const Cursor &c) {
-    c.onlyKeys({"name", "kind", "dtype", "sizes", "layout", "symbol", "loc"});
+    c.onlyKeys({"name", "kind", "dtype", "sizes", "layout", "symbol", "fresh", "loc"});
     Parameter result;
     result.name = c.at("name").string();
     result.dtype = c.at("dtype").dtype();
@@ -104,6 +104,10 @@ private:
     result.layout = layout == "contiguous" ? Parameter::Contiguous
                     : layout == "inner"    ? Parameter::Inner
                                            : Parameter::Strided;
+    if (auto fresh = c.find("fresh"))
+      result.fresh = fresh->value().is_boolean() && fresh->value().get<bool>();
+    if (result.fresh && (result.kind != Parameter::Out || result.layout != Parameter::Contiguous))
+      c.fail("only a contiguous output can be fresh");
     return result;
   }
 

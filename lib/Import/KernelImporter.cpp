@@ -147,6 +147,10 @@ private:
     module.symbolMin.assign(module.symbolCount, 0);
     unsigned next = named;
     for (const Parameter &p : program.params) {
+      if (p.fresh) {
+        addFreshOutput(p);
+        continue;
+      }
       loop::Input input;
       input.dtype = p.dtype;
       input.name = p.name;
@@ -179,6 +183,18 @@ private:
       module.buffers.push_back(std::move(buffer));
       params.push_back(std::move(param));
     }
+  }
+
+  void addFreshOutput(const Parameter &p) {
+    loop::Tensor tensor{p.dtype, static_cast<BufferId>(module.buffers.size()), p.sizes,
+                        loop::contiguousStrides(p.sizes), 0};
+    Buffer buffer;
+    buffer.dtype = p.dtype;
+    buffer.elements = loop::productOf(p.sizes);
+    buffer.partial = true;
+    module.buffers.push_back(std::move(buffer));
+    params.push_back({tensor.buffer, tensor.strides, true});
+    module.outputs.push_back({std::move(tensor), true});
   }
 
   //===--- What is used where ---===//
@@ -406,7 +422,7 @@ private:
       size(s, result);
     else if (s.op == "scalar")
       result.expr =
-          Ex(pool, pool.load({params[s.param].buffer, 0, Sizes(outer.size()), {}}, module.inputs[s.param].dtype))
+          Ex(pool, pool.load({params[s.param].buffer, 0, Sizes(outer.size()), {}}, isFloat(program.params[s.param].dtype) ? DType::F64 : DType::I64))
               .to(s.dtype)
               .get();
     else if (s.op == "iota")
@@ -1221,7 +1237,8 @@ private:
     nest.op = program.name;
     nest.source = program.where({});
     for (size_t i = 0; i < params.size(); ++i) {
-      loop::Tensor t{module.inputs[i].dtype, params[i].buffer, module.inputs[i].sizes, module.inputs[i].strides, 0};
+      const Parameter &p = program.params[i];
+      loop::Tensor t{module.buffers[params[i].buffer].dtype, params[i].buffer, p.sizes, params[i].strides, 0};
       body.arguments.emplace_back(t.buffer, t.dtype);
       nest.externalInputs.push_back(t);
       if (params[i].written)

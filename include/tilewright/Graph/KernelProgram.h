@@ -101,6 +101,7 @@ struct Parameter {
   DType dtype = DType::F32;
   std::vector<SizeExpr> sizes;
   Layout layout = Contiguous;
+  bool fresh = false; // Out: allocated by the call and returned, not passed
   std::optional<uint32_t> symbol; // Scalar
   Location loc;
 };
