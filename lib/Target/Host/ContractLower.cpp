@@ -234,14 +234,14 @@ void Lowering::contract(tile::ContractOp op, const Stack &stack) {
 
 LogicalResult check(Operation *op, Type operand, Type panel, const HostTarget &target, const MatrixTarget &matrix,
                     std::optional<MatrixShape> &shape) {
-  std::optional<DType> type = dtypeOf(operand);
+  std::optional<DType> type = tile::dtypeOf(operand);
   if (type)
     shape = MatrixShape::get(*type, matrix);
   if (!shape)
     return op->emitOpError() << "cannot multiply matrices of " << operand
                              << " on the host; there are f32, f64, bf16, f16, "
                              << "i32 and i64: convert the operands";
-  if (dtypeOf(panel) != shape->panel)
+  if (tile::dtypeOf(panel) != shape->panel)
     return op->emitOpError() << "has panels of " << panel << ": operands of " << operand << " are packed as "
                              << nameOf(shape->panel).data() << " on " << target.level;
   return success();

@@ -6,36 +6,11 @@ using namespace mlir;
 
 namespace tilewright::host {
 
-Type elementType(OpBuilder &b, DType type) {
-  switch (type) {
-  case DType::F32:
-    return b.getF32Type();
-  case DType::F64:
-    return b.getF64Type();
-  case DType::BF16:
-    return b.getBF16Type();
-  case DType::F16:
-    return b.getF16Type();
-  case DType::I32:
-    return b.getI32Type();
-  case DType::I64:
-    return b.getI64Type();
-  default:
-    return {};
-  }
-}
-
-std::optional<DType> dtypeOf(Type type) {
-  OpBuilder b(type.getContext());
-  for (DType t : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32, DType::I64})
-    if (elementType(b, t) == type)
-      return t;
-  return std::nullopt;
-}
+using tile::elementType;
 
 VectorTypes::VectorTypes(OpBuilder &b, const MatrixShape &shape) : dot(shape.depth == 2) {
-  accumulator = VectorType::get(shape.lanes, elementType(b, shape.accumulator));
-  panelVector = VectorType::get(shape.lanes * shape.depth, elementType(b, shape.panel));
+  accumulator = VectorType::get(shape.lanes, elementType(b.getContext(), shape.accumulator));
+  panelVector = VectorType::get(shape.lanes * shape.depth, elementType(b.getContext(), shape.panel));
   pairs = VectorType::get(shape.lanes, b.getI32Type());
 }
 
@@ -66,7 +41,7 @@ Value VectorTypes::add(Emitter &e, Value x, Value y) const {
 Value loadAs(Emitter &e, DType from, DType to, unsigned lanes, Value address) {
   auto shaped = [&](Type element) -> Type { return lanes == 1 ? element : VectorType::get(lanes, element); };
   if (from == to)
-    return e.load(shaped(from == DType::BF16 || from == DType::F16 ? e.i16 : elementType(e.b, from)), address);
+    return e.load(shaped(from == DType::BF16 || from == DType::F16 ? e.i16 : elementType(e.b.getContext(), from)), address);
   auto bits = [&](int32_t value) -> Value {
     Type type = shaped(e.i32);
     if (lanes == 1)

@@ -2,13 +2,10 @@
 #pragma once
 
 #include "ContractEmit.h"
+#include "tilewright/Dialect/Tile/IR/ElementTypes.h"
 #include "tilewright/Target/Host/ContractPlan.h"
 
 namespace tilewright::host {
-
-/// The MLIR type of an element in memory; null for a type that no matrix product takes.
-mlir::Type elementType(mlir::OpBuilder &b, DType type);
-std::optional<DType> dtypeOf(mlir::Type type);
 
 /// The types of a register block and the operations on them.
 struct VectorTypes {

@@ -124,7 +124,7 @@ struct PackBody {
         continue;
       }
       bool half = shape.operand == DType::BF16;
-      auto type = VectorType::get(lanes, half ? e.i16 : elementType(e.b, shape.operand));
+      auto type = VectorType::get(lanes, half ? e.i16 : tile::elementType(e.b.getContext(), shape.operand));
       vectors.push_back(e.op<LLVM::MaskedLoadOp>(type, from, masks[v], ValueRange{e.zero(type)},
                                                  static_cast<unsigned>(elementBytes)));
     }
