@@ -114,7 +114,7 @@ def test_gather():
 def test_gather_outside_is_an_error_of_data():
     with pytest.raises(
         DataError,
-        match=r"test_language_interpreter.py:\d+: load reads W\[12, 0\], but dimension 0 of W has 11 elements",
+        match=r"hand_written_programs.py:\d+: load reads W\[12, 0\], but dimension 0 of W has 11 elements",
     ):
         run(gather_program(), [torch.randn(11, 3), torch.tensor([1, 12], dtype=torch.int32), outputs(2, 3)])
 

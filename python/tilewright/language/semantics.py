@@ -386,7 +386,7 @@ def cast(x: torch.Tensor, source: str, target: str) -> torch.Tensor:
 # Reductions, scans, sorts, products
 
 
-def _identity(kind: str, dtype: str) -> float | int | bool:
+def identity(kind: str, dtype: str) -> float | int | bool:
     if dtype == "bool":
         return kind in ("min", "all", "prod")
     if kind in ("sum", "prod"):
@@ -420,7 +420,7 @@ def reduce(kind: str, x: torch.Tensor, axes: list[int], source: str, dtype: str)
         return rounded(rounded(x, "f64" if source == "f64" else "f32") if source in FLOATS else x, dtype)
     shape = [n for d, n in enumerate(x.shape) if d not in axes]
     if any(x.shape[a] == 0 for a in axes):
-        return torch.full(shape, _identity(kind, source), dtype=x.dtype)
+        return torch.full(shape, identity(kind, source), dtype=x.dtype)
     if not axes:
         return x
     x = _ordered(x, source)
