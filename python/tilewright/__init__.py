@@ -29,18 +29,26 @@ _LAZY: dict[str, str] = {
 
 
 def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     from importlib import import_module
 
+    module = _LAZY.get(name)
+    if module is None:
+        # The kernel language: its names stay out of this module's globals, where `range` and `max` are Python's.
+        language = None if name.startswith("_") else import_module("tilewright.language")
+        if name == "language":
+            return language
+        if language is None or name not in language.__all__:
+            raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+        return getattr(language, name)
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    from . import language
+
+    return sorted({*globals(), *_LAZY, *language.__all__})
 
 
 def _torch_is_importing() -> bool:

@@ -1,0 +1,705 @@
+"""Expressions of a kernel: syntax tree -> values of the builder or compile-time Python values."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import types
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, NoReturn
+
+from . import arithmetic, indexing, loops, ops
+from .arithmetic import Span, is_compile_time, is_size
+from .bounds import Axis
+from .builder import Builder, Frame, Param, Tile, describe
+from .frontend_analysis import RETURN, analyse
+from .frontend_names import Capture, attribute, check_capture, is_kernel, look_up
+from .indexing import Slice
+from .sizes import Size, size
+from .source import KernelError, source_of
+from .types import DTYPES, DType, DTypeParameter, bool_
+
+Environment = dict[str, Any]
+
+_BINARY = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.BitAnd: "&",
+    ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+_COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_UNARY = {ast.UAdd: "+", ast.USub: "-", ast.Invert: "~"}
+
+_UNSUPPORTED: dict[type, tuple[str, str]] = {
+    ast.Lambda: ("lambda", "a function written with def outside of the kernel"),
+    ast.JoinedStr: ("an f-string", "a plain string; tw.print takes values after its text"),
+    ast.Dict: ("a dict", "variables or tuples"),
+    ast.Set: ("a set", "a tuple"),
+    ast.DictComp: ("a dict comprehension", "variables or tuples"),
+    ast.SetComp: ("a set comprehension", "a tuple"),
+    ast.Yield: ("yield", "a store to an Out"),
+    ast.YieldFrom: ("yield from", "a store to an Out"),
+    ast.Await: ("await", "plain code"),
+    ast.NamedExpr: ("`:=`", "an assignment before the expression"),
+    ast.Starred: ("`*` in an expression", "the items written out"),
+}
+
+
+class Poison:
+    """What a variable holds that has no value at this place, and why."""
+
+    __slots__ = ("hint", "message")
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.message, self.hint = message, hint
+
+
+class Method:
+    """`x.sum` before it is called."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, owner: Tile, function: Callable[..., Any]) -> None:
+        self.owner, self.function = owner, function
+
+
+class Expressions:
+    """Evaluates expressions in the environment of the function that is being traced."""
+
+    def __init__(self, builder: Builder, dtypes: dict[str, DType], public: dict[str, Any]) -> None:
+        self.b = builder
+        self.dtypes = dtypes
+        self.public = public
+        self.env: Environment = {}
+        self.captures: dict[tuple[int, str], Capture] = {}
+        self.loop_depth = 0
+
+    def fail(self, message: str, hint: str = "", node: ast.AST | None = None) -> NoReturn:
+        self.b.fail(message, hint, node)
+
+    def evaluate(self, node: ast.expr) -> Any:
+        frame = self.b.frames[-1]
+        outer, frame.node = frame.node, node
+        method = getattr(self, "_" + type(node).__name__, None)
+        if method is None:
+            what, hint = _UNSUPPORTED.get(type(node), (f"a {type(node).__name__}", "what docs/language.md lists"))
+            self.fail(f"{what} cannot be used in a kernel", hint)
+        value = method(node)
+        frame.node = outer
+        return value
+
+    # -- leaves --------------------------------------------------------------------------------------------------------
+
+    def _Constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, (complex, bytes)):
+            self.fail(f"{node.value!r} cannot be used in a kernel", "numbers that are int, float or bool")
+        return node.value
+
+    def _Name(self, node: ast.Name) -> Any:
+        value = self.env.get(node.id, self)
+        if value is self:
+            frame = self.b.frames[-1]
+            if node.id in analyse(frame.source).locals:
+                self.fail(f"{node.id} is used before it is assigned", f"{node.id} = ... before this line")
+            value = self.resolve(look_up(self.b, frame.source.function, node.id, self.captures, self.public))
+        if isinstance(value, Poison):
+            self.fail(value.message, value.hint)
+        if isinstance(value, Axis) and value.ended:
+            self.fail(
+                f"the axis {value.name} is used after its loop",
+                "a variable assigned inside of the loop, or the loop's size",
+            )
+        return value
+
+    def resolve(self, value: Any) -> Any:
+        """dtype parameters become what the specialisation says; symbols must be some parameter's."""
+        if isinstance(value, DTypeParameter):
+            if value.name not in self.dtypes:
+                self.fail(
+                    f"the dtype {value.name} is used, and no parameter has it",
+                    f"a parameter X: tw.In[{value.name}, ...]",
+                )
+            return self.dtypes[value.name]
+        if isinstance(value, Size):
+            for name in sorted(value.symbols()):
+                if name not in self.b.symbols:
+                    self.fail(
+                        f"the size {name} is used, and no parameter has it",
+                        f"one of {', '.join(n for n in self.b.symbols if '@' not in n) or 'the parameters sizes'}, or a parameter of the size {name}",
+                    )
+            return arithmetic.plain(value)
+        if str(type(value)) == "<class 'torch.dtype'>":
+            names = {
+                "float32": "f32",
+                "float64": "f64",
+                "bfloat16": "bf16",
+                "float16": "f16",
+                "uint8": "u8",
+                "bool": "bool",
+            }
+            short = str(value).removeprefix("torch.")
+            name = names.get(short, short.replace("uint", "u").replace("int", "i"))
+            if name not in DTYPES:
+                self.fail(f"{value} is no dtype of kernels", ", ".join(f"tw.{n}" for n in DTYPES))
+            return DTYPES[name]
+        return value
+
+    def _Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.evaluate(e) for e in node.elts)
+
+    def _List(self, node: ast.List) -> Any:
+        return tuple(self.evaluate(e) for e in node.elts)
+
+    def _Slice(self, node: ast.Slice) -> Slice:
+        return Slice(*(None if part is None else self.evaluate(part) for part in (node.lower, node.upper, node.step)))
+
+    def _ListComp(self, node: ast.ListComp) -> Any:
+        return self._comprehension(node)
+
+    def _GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        return self._comprehension(node)
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
+        """Written out: everything that it runs over must be there at compile time."""
+        results: list[Any] = []
+        saved = dict(self.env)
+
+        def level(k: int) -> None:
+            if k == len(node.generators):
+                results.append(self.evaluate(node.elt))
+                return
+            generator = node.generators[k]
+            for value in self.compile_time_items(self.evaluate(generator.iter), generator.iter):
+                self.bind(generator.target, value)
+                if all(self.decided(test) for test in generator.ifs):
+                    level(k + 1)
+
+        level(0)
+        self.env = saved
+        return tuple(results)
+
+    def compile_time_items(self, value: Any, node: ast.AST) -> list[Any]:
+        if isinstance(value, (tuple, range)):
+            return list(value)
+        if (
+            isinstance(value, loops.Range)
+            and value.scalar
+            and is_compile_time(value.begin)
+            and is_compile_time(value.end)
+        ):
+            return list(range(value.begin, value.end, value.step))
+        shown = "run-time indices" if isinstance(value, (loops.Range, loops.Parallel)) else self.show(value)
+        self.fail(f"a comprehension over {shown}", "a `for` loop, or something that is there at compile time", node)
+
+    def decided(self, node: ast.expr) -> bool:
+        value = self.evaluate(node)
+        if isinstance(value, (Tile, Size)):
+            self.fail("a condition of a comprehension is known only at run time", "a compile-time condition", node)
+        return bool(value)
+
+    def show(self, value: Any) -> str:
+        if isinstance(value, Tile):
+            return self.b.show_tile(value)
+        if isinstance(value, Axis):
+            return f"the axis {value.name}"
+        if isinstance(value, Param):
+            return f"the parameter {value.name}"
+        if isinstance(value, Method):
+            return f"the method {value.function.__name__} (without a call)"
+        return describe(value)
+
+    # -- operators -----------------------------------------------------------------------------------------------------
+
+    def _BinOp(self, node: ast.BinOp) -> Any:
+        return self.binary(node.op, self.evaluate(node.left), self.evaluate(node.right))
+
+    def binary(self, operator: ast.operator, x: Any, y: Any) -> Any:
+        if isinstance(operator, ast.MatMult):
+            return ops.matmul(x, y)
+        return arithmetic.binary(self.b, _BINARY[type(operator)], x, y)
+
+    def _UnaryOp(self, node: ast.UnaryOp) -> Any:
+        x = self.evaluate(node.operand)
+        if isinstance(node.op, ast.Not):
+            if isinstance(x, Tile):
+                self._check_scalar_bool(x, "not", "~")
+                return arithmetic.unary(self.b, "~", x)
+            if isinstance(x, (Size, Axis, Span, Param)):
+                self.fail(f"`not` of {self.show(x)}", "a comparison, such as N == 0")
+            return not x
+        return arithmetic.unary(self.b, _UNARY[type(node.op)], x)
+
+    def _check_scalar_bool(self, x: Tile, word: str, instead: str) -> None:
+        if x.shape:
+            self.fail(
+                f"`{word}` of {self.b.show_tile(x)}: a tile has no single truth value",
+                f"`{instead}`, in parentheses around comparisons",
+            )
+        if not x.dtype.is_bool:
+            self.fail(f"`{word}` of {self.b.show_tile(x)}, which is no bool", "a comparison, such as n != 0")
+
+    def _BoolOp(self, node: ast.BoolOp) -> Any:
+        is_and = isinstance(node.op, ast.And)
+        word, instead = ("and", "&") if is_and else ("or", "|")
+        result: Any = None
+        for part in node.values:
+            value = self.evaluate(part)
+            if isinstance(value, (Size, Axis, Span, Param)):
+                self.fail(f"`{word}` of {self.show(value)}", "a comparison, such as N == 0", part)
+            if isinstance(value, Tile):
+                self._check_scalar_bool(value, word, instead)
+                result = (
+                    value
+                    if not isinstance(result, Tile)
+                    else self.b.emit("and" if is_and else "or", (result, value), bool_, ())
+                )
+            elif bool(value) != is_and:
+                return value if not isinstance(result, Tile) else bool(value)
+            elif not isinstance(result, Tile):
+                result = value
+        return result
+
+    def _Compare(self, node: ast.Compare) -> Any:
+        left = self.evaluate(node.left)
+        results: list[Any] = []
+        for operator, part in zip(node.ops, node.comparators, strict=True):
+            right = self.evaluate(part)
+            if isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
+                results.append(self._identity(operator, left, right))
+            else:
+                results.append(arithmetic.compare(self.b, _COMPARE[type(operator)], left, right))
+            left = right
+        if len(results) == 1:
+            return results[0]
+        if any(r is False for r in results):
+            return False
+        tiles = [r for r in results if isinstance(r, Tile)]
+        for r in tiles:
+            if r.shape:
+                self.fail("a chain of comparisons of tiles", "(a <= x) & (x < b)")
+        if not tiles:
+            return True
+        result = tiles[0]
+        for r in tiles[1:]:
+            result = self.b.emit("and", (result, r), bool_, ())
+        return result
+
+    def _identity(self, operator: ast.cmpop, left: Any, right: Any) -> bool:
+        word = {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}[type(operator)]
+        if isinstance(operator, (ast.Is, ast.IsNot)) and (right is None or left is None):
+            return (left is right) == isinstance(operator, ast.Is)
+        if not is_compile_time(left) or not is_compile_time(right):
+            self.fail(f"`{word}` of run-time values", "`==`, or `x is None` of a compile-time constant")
+        if isinstance(operator, (ast.Is, ast.IsNot)):
+            return (left is right or (isinstance(left, DType) and left == right)) == isinstance(operator, ast.Is)
+        return (left in right) == isinstance(operator, ast.In)
+
+    # -- subscripts and attributes -------------------------------------------------------------------------------------
+
+    def index(self, node: ast.expr) -> Any:
+        return self.evaluate(node)
+
+    def _Subscript(self, node: ast.Subscript) -> Any:
+        base = self.evaluate(node.value)
+        index = self.index(node.slice)
+        if isinstance(base, Param):
+            return indexing.load_param(self.b, base, index)
+        if isinstance(base, Tile):
+            return indexing.index_tile(self.b, base, index)
+        if isinstance(base, (tuple, str)):
+            if isinstance(index, Slice) and all(
+                part is None or isinstance(part, int) for part in (index.start, index.stop, index.step)
+            ):
+                return base[slice(index.start, index.stop, index.step)]
+            if not isinstance(index, int):
+                self.fail(
+                    f"a tuple is indexed by {self.show(index)}, which is known only at run time",
+                    "a compile-time int, or tw.static_range",
+                )
+            if not -len(base) <= index < len(base):
+                self.fail(f"the index {index} of a tuple of {len(base)}", f"an index below {len(base)}")
+            return base[index]
+        self.fail(f"{self.show(base)} cannot be indexed", "a parameter, a tile or a tuple")
+
+    def _Attribute(self, node: ast.Attribute) -> Any:
+        base = self.evaluate(node.value)
+        name = node.attr
+        if isinstance(base, Tile):
+            return self._tile_attribute(base, name)
+        if isinstance(base, Axis):
+            return self._axis_attribute(base, name)
+        if isinstance(base, Param):
+            known = {"shape": tuple(map(arithmetic.plain, base.sizes)), "dtype": base.dtype, "ndim": len(base.sizes)}
+            if name in known:
+                return known[name]
+            self.fail(
+                f"the parameter {base.name} has no attribute {name}",
+                f"{base.name}.shape, {base.name}.dtype, or {base.name}[...] for a tile",
+            )
+        if is_size(base) and name in ("start", "size", "stop"):  # an axis with tile=1 is its index
+            return {"start": base, "size": 1, "stop": base + 1}[name]
+        if isinstance(base, (Size, Span, Slice)):
+            self.fail(f"{self.show(base)} has no attribute {name}", "an axis, a tile or a parameter before the dot")
+        return self.resolve(attribute(self.b, base, name, self.captures, self.public))
+
+    def _tile_attribute(self, x: Tile, name: str) -> Any:
+        if name in ("dtype", "ndim", "shape"):
+            return {"dtype": x.dtype, "ndim": len(x.shape), "shape": tuple(map(arithmetic.plain, x.shape))}[name]
+        if name == "T":
+            if len(x.shape) != 2:
+                self.fail(
+                    f".T of {self.b.show_tile(x)}, which is no matrix",
+                    "tw.transpose(x) for the last two dimensions, or tw.permute",
+                )
+            return ops.transpose(x)
+        if name in ops.METHODS:
+            return Method(x, ops.METHODS[name])
+        hint = (
+            f"tw.{name}(x)"
+            if name in self.public
+            else ", ".join(["x.T", "x.shape", "x.dtype", *(f"x.{m}()" for m in ops.METHODS)])
+        )
+        self.fail(f"a tile has no attribute {name}", hint)
+
+    def _axis_attribute(self, axis: Axis, name: str) -> Any:
+        if name == "start":
+            return arithmetic.plain(axis.start)
+        if name == "size":
+            return arithmetic.plain(axis.size)
+        if name == "stop":
+            return arithmetic.plain(axis.start + axis.size)
+        if name == "index":
+            if axis.tile is None:
+                self.fail(
+                    f"{axis.name}.index counts tiles, and the compiler chooses how long the tiles of {axis.name} are",
+                    f"an explicit size: tile=64, or {axis.name}.start",
+                )
+            return arithmetic.plain((axis.start - axis.begin - axis.first) // axis.tile)
+        self.fail(
+            f"the axis {axis.name} has no attribute {name}",
+            f"{axis.name}.start, {axis.name}.size, {axis.name}.stop or {axis.name}.index",
+        )
+
+    def _IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.condition(node.test)
+        if isinstance(condition, bool):
+            return self.evaluate(node.body if condition else node.orelse)
+        return self.select_expression(condition, node)
+
+    def select_expression(self, condition: Tile, node: ast.IfExp) -> Any:
+        raise NotImplementedError
+
+    def condition(self, node: ast.expr) -> bool | Tile:
+        """A condition of `if` or `while`: decided now, or a rank-0 bool."""
+        value = self.evaluate(node)
+        if isinstance(value, Tile):
+            if value.shape:
+                self.fail(
+                    f"the truth value of {self.b.show_tile(value)}: a tile has no single one",
+                    "tw.where(condition, x, y), or tw.any(condition) / tw.all(condition)",
+                    node,
+                )
+            if not value.dtype.is_bool:
+                self.fail(f"the truth value of {self.b.show_tile(value)}", "a comparison, such as n != 0", node)
+            return value
+        if isinstance(value, (Size, Axis, Span, Param, Method)):
+            self.fail(f"the truth value of {self.show(value)}", "a comparison, such as N != 0", node)
+        return bool(value)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _Call(self, node: ast.Call) -> Any:
+        function = self.evaluate(node.func)
+        if function is ops.static_assert:
+            return self._static_assert(node)
+        args: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                items = self.evaluate(a.value)
+                if not isinstance(items, tuple):
+                    self.fail(f"`*` of {self.show(items)} in a call", "a tuple", a)
+                args += items
+            else:
+                args.append(self.evaluate(a))
+        keywords: dict[str, Any] = {}
+        for k in node.keywords:
+            if k.arg is None:
+                self.fail("`**` in a call", "arguments by name", k.value)
+            keywords[k.arg] = self.evaluate(k.value)
+        return self.call(function, args, keywords)
+
+    def call(self, function: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
+        if isinstance(function, Method):
+            function, args = function.function, [function.owner, *args]
+        if isinstance(function, FunctionType):
+            if function in ops.BUILTINS:
+                return self._call_builtin(function, args, keywords)
+            return self.inline(function, args, keywords)
+        if isinstance(function, DType):
+            if len(args) != 1 or keywords:
+                self.fail(f"{function} takes one value", "x.to(dtype)")
+            return arithmetic.convert(self.b, args[0], function)
+        if is_kernel(function):
+            self.fail(
+                f"the kernel {function.name} is called inside of a kernel",
+                "a helper: a plain function without @tw.kernel",
+            )
+        handler = _PYTHON.get(function) if isinstance(function, (type, types.BuiltinFunctionType)) else None
+        if handler is not None:
+            return handler(self, args, keywords)
+        if getattr(function, "__module__", None) == "math" and callable(function):
+            return self._call_math(function, args, keywords)
+        if not callable(function):
+            self.fail(f"{self.show(function)} is called, and it is no function", "a function of tw, or a helper")
+        name = getattr(function, "__name__", type(function).__name__)
+        self.fail(
+            f"{getattr(function, '__module__', '') or ''}.{name} cannot be called in a kernel".lstrip("."),
+            f"tw.{name}"
+            if name in self.public
+            else "functions of tw, of math on compile-time numbers, and plain Python helpers",
+        )
+
+    def _call_builtin(self, function: FunctionType, args: list[Any], keywords: dict[str, Any]) -> Any:
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            try:
+                inspect.signature(function).bind(*args, **keywords)
+            except TypeError as error:
+                self.fail(
+                    f"tw.{function.__name__}: {error}",
+                    f"tw.{function.__name__}{inspect.signature(function)}".replace(": Any", "").split(" ->")[0],
+                )
+            raise
+
+    def _call_math(self, function: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
+        name = function.__name__
+        if not all(is_compile_time(a) for a in args):
+            self.fail(f"math.{name} of a run-time value", f"tw.{name}" if name in self.public else "a function of tw")
+        try:
+            return function(*args, **keywords)
+        except (TypeError, ValueError, OverflowError) as error:
+            self.fail(f"math.{name}: {error}", "numbers that it takes")
+
+    def _static_assert(self, node: ast.Call) -> None:
+        """On sizes, a relation that is checked when sizes are known, and relied on from here."""
+        if not node.args:
+            self.fail("tw.static_assert without a condition", 'tw.static_assert(condition, "message")')
+        message = "a static assertion does not hold"
+        if len(node.args) > 1:
+            message = self.evaluate(node.args[1])
+        for k in node.keywords:
+            if k.arg == "message":
+                message = self.evaluate(k.value)
+        if not isinstance(message, str):
+            self.fail(f"the message of tw.static_assert is {self.show(message)}", "a string")
+        test = node.args[0]
+        conditions = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        for condition in conditions:
+            if isinstance(condition, ast.Compare) and len(condition.ops) == 1 and type(condition.ops[0]) in _COMPARE:
+                x, y = self.evaluate(condition.left), self.evaluate(condition.comparators[0])
+                x, y = (v.size if isinstance(v, Tile) and v.size is not None else v for v in (x, y))
+                if is_size(x) and is_size(y) and not (isinstance(x, int) and isinstance(y, int)):
+                    self._assume(_COMPARE[type(condition.ops[0])], size(x), size(y), message)
+                    continue
+                ops.static_assert(arithmetic.compare(self.b, _COMPARE[type(condition.ops[0])], x, y), message)
+            else:
+                value = self.evaluate(condition)
+                ops.static_assert(bool(value) if is_compile_time(value) else value, message)
+
+    def _assume(self, sign: str, x: Size, y: Size, message: str) -> None:
+        if sign in (">", ">="):
+            x, y, sign = y, x, {">": "<", ">=": "<="}[sign]
+        known = arithmetic.decide(self.b, sign, x, y)
+        if known is False:
+            self.fail(message, "sizes for which it holds")
+        if known:
+            return
+        if not self.b.bounds.is_global(x - y):
+            self.fail(
+                f"tw.static_assert of {self.b.show(x)} {sign} {self.b.show(y)}, which is not fixed by the sizes of parameters",
+                "tw.assert_",
+            )
+        self.b.relate(
+            {"<=": "le", "<": "lt", "==": "eq", "!=": "ne"}[sign],
+            x,
+            y,
+            f"line {self.b.place()[0]}: {message} ({{lhs}} {sign} {{rhs}})",
+        )
+        facts = {"<=": [y - x], "<": [y - x - 1], "==": [y - x, x - y], "!=": []}[sign]
+        self.b.bounds.known += facts
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def inline(self, function: FunctionType, args: list[Any], keywords: dict[str, Any]) -> Any:
+        """A call of a plain Python function: its body is traced here."""
+        try:
+            source = source_of(function)
+        except KernelError as error:
+            self.fail(error.message, error.hint)
+        if any(frame.source is source for frame in self.b.frames):
+            self.fail(f"{function.__name__} calls itself: recursion cannot be compiled", "a loop")
+        try:
+            bound = _signature(function).bind(*args, **keywords)
+        except TypeError as error:
+            self.fail(f"{function.__name__}: {error}", f"{function.__name__}{_signature(function)}")
+        bound.apply_defaults()
+        for p in _signature(function).parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                self.fail(f"the helper {function.__name__} takes *{p.name}", "parameters by name")
+        env: Environment = {}
+        for name, value in bound.arguments.items():
+            env[name] = (
+                value
+                if any(value is a for a in (*args, *keywords.values()))
+                else self.resolve(check_capture(self.b, name, value))
+            )
+        outer, depth = self.env, self.loop_depth
+        self.env, self.loop_depth = env, 0
+        self.b.frames.append(Frame(source))
+        self.block(analyse(source).body)
+        result = self.env.get(RETURN)
+        if isinstance(result, Poison):
+            self.fail(f"the helper {function.__name__} returns on some ways only", "`return` at its end")
+        self.b.frames.pop()
+        self.env, self.loop_depth = outer, depth
+        return result
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        raise NotImplementedError
+
+    def bind(self, target: ast.expr, value: Any) -> None:
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=1024)
+def _signature(function: FunctionType) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+# -- Python's own functions --------------------------------------------------------------------------------------------
+
+
+def _extremum(name: str) -> Callable[[Expressions, list[Any], dict[str, Any]], Any]:
+    def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+        if keywords or (len(values) == 1 and isinstance(values[0], Tile)) or not values:
+            e.fail(f"{name} with these arguments", f"tw.{name}(x, axis=..) along a dimension, {name}(a, b) of numbers")
+        if all(is_compile_time(v) for v in values):
+            return getattr(builtins, name)(values)
+        for v in values:
+            if isinstance(v, Tile) and v.shape:
+                e.fail(
+                    f"{name} of {e.b.show_tile(v)}",
+                    f"tw.{name}imum(x, y) for elements, tw.{name}(x, axis=..) along a dimension",
+                )
+        result = values[0]
+        for v in values[1:]:
+            result = (ops.maximum if name == "max" else ops.minimum)(result, v)
+        return result
+
+    return run
+
+
+def _number(kind: type) -> Callable[[Expressions, list[Any], dict[str, Any]], Any]:
+    def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+        if len(args) != 1 or keywords:
+            e.fail(f"{kind.__name__} with {len(args)} arguments", f"{kind.__name__}(x)")
+        (x,) = args
+        if isinstance(x, Size):
+            if kind is int:
+                return x
+            e.fail(
+                f"{kind.__name__} of the size {e.show(x)}",
+                "the size itself, which acts like a Python number, or tw.cast(n, tw.f32)",
+            )
+        if not is_compile_time(x):
+            e.fail(f"{kind.__name__} of {e.show(x)}", "x.to(dtype)")
+        try:
+            return kind(x)
+        except (TypeError, ValueError, OverflowError) as error:
+            e.fail(f"{kind.__name__}: {error}", "a number")
+
+    return run
+
+
+def _constant_only(function: Callable[..., Any]) -> Callable[[Expressions, list[Any], dict[str, Any]], Any]:
+    def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+        if not all(is_compile_time(a) for a in args):
+            shown = next(e.show(a) for a in args if not is_compile_time(a))
+            name = function.__name__
+            e.fail(f"{name} of {shown}", f"tw.{name}" if name in e.public else "compile-time values")
+        try:
+            result = function(*args, **keywords)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            e.fail(f"{function.__name__}: {error}", "arguments that it takes")
+        return tuple(result) if isinstance(result, (list, enumerate, zip, reversed)) else result
+
+    return run
+
+
+def _items_only(function: Callable[..., Any]) -> Callable[[Expressions, list[Any], dict[str, Any]], Any]:
+    """Functions of tuples, whose items may be anything."""
+
+    def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+        items = [tuple(e.compile_time_items(a, e.b.node)) if isinstance(a, (loops.Range, range)) else a for a in args]  # type: ignore[arg-type]
+        if not items or not isinstance(items[0], (tuple, str)):
+            shown = e.show(items[0]) if items else "nothing"
+            hint = (
+                "x.shape[0]"
+                if function is len
+                else f"tw.{function.__name__}"
+                if function.__name__ in e.public
+                else "a tuple"
+            )
+            e.fail(f"{function.__name__} of {shown}", hint)
+        try:
+            result = function(*items, **keywords)
+        except (TypeError, ValueError) as error:
+            e.fail(f"{function.__name__}: {error}", "tuples")
+        return result if isinstance(result, int) else tuple(result)
+
+    return run
+
+
+def _sum(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+    if not args or not isinstance(args[0], tuple) or keywords:
+        e.fail(f"sum of {e.show(args[0]) if args else 'nothing'}", "tw.sum(x, axis=..), or sum of a tuple")
+    total = args[1] if len(args) > 1 else 0
+    for k, item in enumerate(args[0]):
+        total = item if k == 0 and len(args) == 1 else arithmetic.binary(e.b, "+", total, item)
+    return total
+
+
+def _isinstance(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+    if len(args) != 2 or not is_compile_time(args[0]):
+        e.fail("isinstance of a run-time value", "x.dtype == tw.f32")
+    return isinstance(args[0], args[1])
+
+
+def _range(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+    return loops.python_range(e.b, *args)
+
+
+def _print(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+    e.fail("print in a kernel", 'tw.print("text", x)')
+
+
+_PYTHON: dict[Any, Callable[[Expressions, list[Any], dict[str, Any]], Any]] = {
+    builtins.min: _extremum("min"),
+    builtins.max: _extremum("max"),
+    builtins.abs: lambda e, args, keywords: ops.abs(*args),
+    builtins.range: _range,
+    builtins.print: _print,
+    builtins.sum: _sum,
+    builtins.isinstance: _isinstance,
+    int: _number(int),
+    float: _number(float),
+    bool: _number(bool),
+    **{f: _constant_only(f) for f in (builtins.round, builtins.divmod, builtins.pow, str)},
+    **{
+        f: _items_only(f)
+        for f in (builtins.len, tuple, list, enumerate, zip, reversed, sorted, builtins.all, builtins.any)
+    },
+}

@@ -1,0 +1,467 @@
+"""Indexing: what parameters and tiles are read and written at, the ranges that must hold, and stores that could race."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import arithmetic, promotion, sizes
+from .arithmetic import Span, is_number, is_size, plain, span
+from .bounds import Axis
+from .builder import Builder, Param, Statement, Tile, active, describe
+from .ops import builtin, iota
+from .sizes import ONE, ZERO, Op, Size, size
+from .types import i32, i64
+
+
+@dataclass(slots=True)
+class Slice:
+    """`start:stop:step` as the source has it."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a parameter or tile is read or written: an entry per dimension of it, and the shape of what comes out."""
+
+    entries: list[Statement]
+    shape: tuple[Size, ...]
+    starts: list[Size | None]  # per dimension; None where a value is the index
+    terms: list[list[tuple[int, Size]]]
+
+
+def items_of(index: Any) -> list[Any]:
+    return list(index) if isinstance(index, tuple) else [index]
+
+
+def _expanded(b: Builder, name: str, dims: Sequence[Size], index: Any) -> list[Any]:
+    items = items_of(index)
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    rank = len(dims)
+    ellipses = sum(1 for item in items if item is Ellipsis)
+    if used > rank or (used < rank and not ellipses) or ellipses > 1:
+        example = ", ".join(["i"] + [":"] * (rank - 1)) if rank else "()"
+        b.fail(
+            f"{name} has {rank} dimension{'s' if rank != 1 else ''} {b.show_shape(dims)}, and the index has {used} entr{'ies' if used != 1 else 'y'}",
+            f"one entry per dimension, such as {name}[{example}]",
+        )
+    result: list[Any] = []
+    for item in items:
+        if item is Ellipsis:
+            result += [Slice(None, None, None)] * (rank - used)
+        else:
+            result.append(item)
+    return result
+
+
+def place(
+    b: Builder, name: str, dims: Sequence[Size], index: Any, verb: str, outside: bool, gather: bool = True
+) -> Place:
+    """Reads an index. `verb` is "load", "store", "add"; with `outside`, indices may leave the dimensions."""
+    items = _expanded(b, name, dims, index)
+    shape: list[Size] = []
+    entries: list[Statement] = []
+    starts: list[Size | None] = []
+    all_terms: list[list[tuple[int, Size]]] = []
+    gathers: list[tuple[int, Tile]] = []
+    gather_at = -1
+    d = 0
+    raw: list[tuple[Size, list[tuple[int, Size]]] | Tile] = []
+    for item in items:
+        if item is None:
+            shape.append(ONE)
+            continue
+        extent = dims[d]
+        where = f"dimension {d} of {name}"
+        if isinstance(item, Axis):
+            item = span(item)
+        if isinstance(item, Slice):
+            item = _slice(b, item, extent, where, name)
+            if item is None:
+                raw.append((ZERO, [(len(shape), ONE)]))
+                shape.append(extent)
+                d += 1
+                continue
+        if isinstance(item, (bool, float)):
+            b.fail(f"the index {item} of {where} is no integer", "an axis, a slice or an integer")
+        if isinstance(item, Tile) and not item.dtype.is_integer:
+            if item.dtype.is_bool:
+                b.fail(
+                    f"{where} is indexed by a bool tile: how many elements that selects depends on data, and shapes cannot",
+                    "tw.where(mask, x, 0.0)",
+                )
+            b.fail(f"{where} is indexed by {b.show_tile(item)}", ".to(tw.i64)")
+        if isinstance(item, Span) and item.offset is not None and outside:
+            item = _indices(b, item)
+        if isinstance(item, Tile) and item.size is not None and not item.shape:
+            b.use_scalars(item.size)
+            item = item.size
+        if is_size(item):
+            point = size(item)
+            if not outside:
+                _require_range(b, point, point + 1, extent, where, verb, None)
+            raw.append((point, []))
+        elif isinstance(item, Span):
+            start = item.start
+            reach = ONE
+            for n, step in item.terms:
+                # A range of no elements reaches nowhere; with step 1 that needs no case of its own.
+                reach = reach + (n - 1) * step
+            if item.offset is not None:
+                moved = arithmetic.binary(b, "+", item.offset, plain(start))
+                start = b.to_size(moved, f"where the range of {where} starts", end=extent - reach)
+            elif not outside:
+                _require_range(b, start, start + reach, extent, where, verb, item)
+            raw.append((start, [(len(shape) + k, step) for k, (_, step) in enumerate(item.terms)]))
+            shape += [n for n, _ in item.terms]
+        elif isinstance(item, Tile):
+            if not gather:
+                if item.shape:
+                    b.fail(
+                        f"{name} is a tile, and tiles are not gathered from", "a load from a parameter at those indices"
+                    )
+                start = b.to_size(item, f"the index of {where}", end=extent - 1)
+                raw.append((start, []))
+            else:
+                if item.shape and gather_at < 0:
+                    gather_at = len(shape)
+                gathers.append((len(raw), item))
+                raw.append(item)
+        else:
+            b.fail(f"{where} is indexed by {describe(item)}", "an axis, an integer, a slice, or an integer tile")
+        d += 1
+    broadcast: tuple[Size, ...] = ()
+    if gather_at >= 0:
+        broadcast = b.common_shape([t for _, t in gathers], f"the indices of {name}")
+        shape[gather_at:gather_at] = broadcast
+    for entry in raw:
+        if isinstance(entry, Tile):
+            entries.append(_value_entry(b, entry, broadcast, gather_at))
+            starts.append(None)
+            all_terms.append([])
+        else:
+            start, terms = entry
+            terms = [(q + len(broadcast) if gather_at >= 0 and q >= gather_at else q, step) for q, step in terms]
+            entries.append({"start": b.text(start), "terms": [[q, b.text(step)] for q, step in terms]})
+            starts.append(start)
+            all_terms.append(terms)
+    return Place(entries, tuple(shape), starts, all_terms)
+
+
+def _value_entry(b: Builder, index: Tile, shape: tuple[Size, ...], at: int) -> Statement:
+    """An integer tile as the index of one dimension; its own dimensions of size 1 do not run."""
+    if index.dtype not in (i64, i32):
+        if index.dtype.name == "u64":
+            b.fail("an index of u64", ".to(tw.i64)")
+        index = b.cast(index, i64)
+    skipped = len(shape) - len(index.shape)
+    running = [d for d, s in enumerate(index.shape) if s == shape[d + skipped]]
+    if len(running) < len(index.shape):
+        entries = [(0, [(running.index(d), 1)] if d in running else []) for d in range(len(index.shape))]
+        index = b.view(index, tuple(index.shape[d] for d in running), entries)
+    return {"value": index.id, "dims": [at + skipped + d for d in running]}
+
+
+def _indices(b: Builder, s: Span) -> Tile:
+    """The indices of a range with a run-time offset, as a tile with one dimension per term."""
+    assert s.offset is not None
+    total: Any = arithmetic.binary(b, "+", s.offset, plain(s.start))
+    for k, (n, step) in enumerate(s.terms):
+        numbers = arithmetic.binary(b, "*", iota(n), plain(step))
+        rank = len(s.terms)
+        column = b.view(numbers, tuple(n if q == k else ONE for q in range(rank)), [(0, [(k, 1)])])
+        total = arithmetic.binary(b, "+", total, column)
+    return total
+
+
+def _slice(b: Builder, s: Slice, extent: Size, where: str, name: str) -> Span | None:
+    """A slice of a parameter's dimension as a range; None is all of it."""
+    if s.step not in (None, 1):
+        b.fail(
+            f"{where} is sliced with the step {describe(s.step)}",
+            "an axis times a constant (i * 2), or a flip of the tile (x[::-1])",
+        )
+    if s.start is None and s.stop is None:
+        return None
+    ends = []
+    for end, default in ((s.start, ZERO), (s.stop, extent)):
+        if end is None:
+            ends.append(default)
+            continue
+        if isinstance(end, Tile) and end.size is None:
+            b.fail(
+                f"{where} is sliced by a number that is known only from data: shapes cannot depend on data",
+                "`for k in tw.range(begin, end)` and [k], or tw.iota(n) + begin as an index",
+            )
+        if isinstance(end, int) and end < 0:
+            b.fail(f"the negative bound {end} of a slice of {where}", f"{b.show(extent)} - {-end}")
+        ends.append(b.to_size(end, f"a bound of the slice of {where}"))
+    if ends[0] == 0 and ends[1] == extent:
+        return None
+    b.require(
+        ends[0],
+        ends[1],
+        f"the slice {b.show(ends[0])}:{b.show(ends[1])} of {where} has a negative length",
+        f"line {b.place()[0]}: the slice of {where} begins at {{lhs}} and ends at {{rhs}}",
+        "begin:end with begin <= end",
+    )
+    return Span(ends[0], ((ends[1] - ends[0], ONE),))
+
+
+def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str, verb: str, item: Span | None) -> None:
+    constant = start.constant
+    if constant is not None and constant < 0:
+        b.fail(f"the negative index {constant} of {where}", f"{b.show(extent)} - {-constant}, counted from the end")
+    axis = item.axis if item is not None else None
+    distinct = axis is not None and axis.begin == 0 and axis.end != extent and axis.end.symbol and extent.symbol
+    if axis is not None and distinct and not b.bounds.proves(extent - axis.end):
+        b.fail(
+            f"the axis {axis.name} runs over {b.show(axis.end)}, and {where} has the size {b.show(extent)}",
+            f"one symbol for both sizes if they are equal, an axis over {b.show(extent)}, or"
+            f" tw.static_assert({b.show(axis.end)} <= {b.show(extent)}) before the loop",
+        )
+    does = {"load": "a load reads", "store": "a store writes", "add": "an atomic add writes", "view": "an index reads"}[
+        verb
+    ]
+    line = b.place()[0]
+    b.require(
+        ZERO,
+        start,
+        f"{does} below a valid extent: {where} begins at 0, and the range begins at {b.show(start)}",
+        f"line {line}: {does} {where} from {{rhs}}, which is negative",
+        "tw.load(.., fill=..) to read outside" if verb == "load" else "a range that begins at 0 or above" + _clip(verb),
+    )
+    upper = b.bounds.upper(end)
+    b.require(
+        end,
+        extent,
+        f"{does} beyond a valid extent: {where} has the size {b.show(extent)}, and the range ends at"
+        f" {b.show(upper if upper is not None else end)}",
+        f"line {line}: {does} {where} up to {{lhs}}, but its size ({b.show(extent)}) is {{rhs}}",
+        "tw.load(.., fill=..) to read outside" if verb == "load" else "a range inside of the parameter" + _clip(verb),
+    )
+
+
+def _clip(verb: str) -> str:
+    return ", or tw.store(.., clip=True)" if verb == "store" else ""
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+def load_param(b: Builder, param: Param, index: Any, fill: Any = None) -> Tile:
+    if param.type.kind == "out":
+        b.fail(
+            f"{param.name} is an Out, which is written and not read",
+            f"{param.name}: InOut[...] to read what the caller put there, or a variable that holds the tile",
+        )
+    at = place(b, param.name, param.sizes, index, "load", outside=fill is not None)
+    attributes: dict[str, Any] = {}
+    if fill is not None:
+        if not is_number(fill):
+            b.fail(f"the fill of a load is {describe(fill)}", "a compile-time number, and tw.where for other values")
+        if param.dtype.is_bool:
+            fill = bool(fill)
+        elif not promotion.holds(param.dtype, fill):
+            b.fail(
+                f"the fill {fill} of a load from {param.name}, which is {param.dtype.name}",
+                f"a number of {param.dtype.name}",
+            )
+        number = float(fill) if param.dtype.is_float else fill
+        attributes["fill"] = str(number) if number != number or number in (float("inf"), float("-inf")) else number
+    return b.emit("load", (), param.dtype, at.shape, param=param.index, index=at.entries, **attributes)
+
+
+def store_param(b: Builder, param: Param, index: Any, value: Any, clip: bool = False, add: bool = False) -> None:
+    verb = "add" if add else "store"
+    if param.type.kind == "in":
+        b.fail(f"{param.name} is an In, which is read and not written", f"{param.name}: Out[...] or InOut[...]")
+    if add and param.type.kind == "out":
+        b.fail(
+            f"{param.name} is an Out, and an atomic add reads what is there",
+            f"{param.name}: InOut[...], which the caller fills with zeros",
+        )
+    if add and param.dtype.is_bool:
+        b.fail("an atomic add to bool", "tw.store, or an integer parameter")
+    at = place(b, param.name, param.sizes, index, verb, outside=clip)
+    tile = arithmetic.assigned(b, value, param.dtype, f"the parameter {param.name}")
+    if tile.shape != at.shape:
+        skipped = len(at.shape) - len(tile.shape)
+        if skipped < 0 or any(s != 1 and s != at.shape[d + skipped] for d, s in enumerate(tile.shape)):
+            b.fail(
+                f"{b.show_tile(tile)} is stored to a place of the shape {b.show_shape(at.shape)} in {param.name}",
+                "a tile of that shape, or one that broadcasts to it",
+            )
+        tile = b.broadcast(tile, at.shape)
+    statement: Statement = {
+        "op": "atomic_add" if add else "store",
+        "param": param.index,
+        "index": at.entries,
+        "value": tile.id,
+    }
+    if clip:
+        statement["clip"] = True
+    statement["loc"] = b.place()
+    b.append(statement)
+    if not add:
+        _check_race(b, param, at)
+
+
+def _check_race(b: Builder, param: Param, at: Place) -> None:
+    """Every parallel axis must move where the store writes."""
+    for axis in b.axes:
+        if not axis.parallel:
+            continue
+        (name,) = axis.start.symbols()
+        if any(start is not None and _moves(start, name) for start in at.starts):
+            continue
+        number = b.symbols[name]
+        if any("value" in e and depends(b, e["value"], number) for e in at.entries):
+            continue
+        if any(depends(b, guard["cond"], number) for guard in b.guards if "cond" in guard):
+            continue
+        b.fail(
+            f"two grid points write the same element of {param.name}: the parallel axis {axis.name} does not move where this store writes",
+            f"{axis.name} in the index, an {axis.name} that is a tw.range inside of the grid point, or tw.atomic_add to an InOut",
+        )
+
+
+def check_before_parallel(b: Builder, axes: Sequence[Axis], statements: Sequence[Statement]) -> None:
+    """A store before the parallel loop is done by every grid point."""
+    for s in statements:
+        if s["op"] == "store" and axes:
+            b.fail(
+                f"every grid point repeats the store of line {s['loc'][0]}, which stands before the parallel loop",
+                "the store inside of the loop, with the axes in its index",
+            )
+        for key in ("body", "then", "else"):
+            check_before_parallel(b, axes, s.get(key, ()))
+
+
+def _moves(start: Size, name: str) -> bool:
+    """Whether the symbol counts in `start` outside of //, min and max, under which several of its values can be one."""
+    return any(atom == name for atom in start.atoms() if not isinstance(atom, Op))
+
+
+_SYMBOL = re.compile(r"s(\d+)")
+
+
+def depends(b: Builder, value: int, number: int, seen: set[int] | None = None) -> bool:
+    """Whether a value may depend on the symbol `s<number>`. What comes out of loops and branches may depend on anything."""
+    seen = set() if seen is None else seen
+    if value in seen:
+        return False
+    seen.add(value)
+    statement = b.producers.get(value)
+    if statement is None:
+        return True
+    texts = [statement.get("size", "")]
+    for entry in [*statement.get("index", ()), *statement.get("map", ())]:
+        if "value" in entry:
+            if depends(b, entry["value"], number, seen):
+                return True
+        else:
+            texts.append(entry["start"])
+    if any(int(n) == number for text in texts for n in _SYMBOL.findall(text)):
+        return True
+    return any(depends(b, a, number, seen) for a in statement.get("args", ()))
+
+
+# -- tiles -------------------------------------------------------------------------------------------------------------
+
+
+def index_tile(b: Builder, x: Tile, index: Any) -> Tile:
+    """`x[..]` of a tile: new dimensions, constant and symbolic slices, `::-1`, integers and axes."""
+    items: list[Any] = []
+    d = 0
+    expanded = _expanded(b, "the tile", x.shape, index)
+    flips: list[int] = []
+    position = 0
+    for item in expanded:
+        if item is None:
+            items.append(None)
+            position += 1
+            continue
+        extent = x.shape[d]
+        d += 1
+        if isinstance(item, Slice):
+            if item.step == -1 and item.start is None and item.stop is None:
+                flips.append(position)
+                item = Slice(None, None, None)
+            elif isinstance(item.step, int) and item.step > 1:
+                items.append(_stepped(b, item, extent))
+                position += 1
+                continue
+            elif item.step not in (None, 1):
+                b.fail(f"a tile is sliced with the step {describe(item.step)}", "a positive step, or x[::-1]")
+            bounds = [plain(extent + e) if isinstance(e, int) and e < 0 else e for e in (item.start, item.stop)]
+            items.append(Slice(bounds[0], bounds[1], None))
+            position += 1
+        elif isinstance(item, int) and not isinstance(item, bool) and item < 0:
+            items.append(plain(extent + item))
+        else:
+            items.append(item)
+            position += len(item.terms) if isinstance(item, Span) else 1 if isinstance(item, Axis) else 0
+    at = place(b, "the tile", x.shape, tuple(items), "view", outside=False, gather=False)
+    entries = []
+    for start, terms in zip(at.starts, at.terms, strict=True):
+        assert start is not None
+        flipped = [(q, -step) if q in flips else (q, step) for q, step in terms]
+        for q, step in terms:
+            if q in flips:
+                start = start + (at.shape[q] - 1) * step
+        entries.append((start, flipped))
+    return b.view(x, at.shape, entries)
+
+
+def _stepped(b: Builder, s: Slice, extent: Size) -> Span:
+    """`a:b:step` of a tile."""
+    ends = []
+    for end, default in ((s.start, ZERO), (s.stop, extent)):
+        e = default if end is None else b.to_size(end, "a bound of a slice")
+        ends.append(extent + e if e.constant is not None and e.constant < 0 else e)
+    count = sizes.ceildiv(ends[1] - ends[0], s.step)
+    return Span(ends[0], ((count, size(s.step)),))
+
+
+@builtin
+def load(param: Any, index: Any, fill: Any = None) -> Any:
+    """`tw.load(X, (i - 1, j), fill=0.0)`: as `X[i - 1, j]`, and elements outside of X read as `fill`."""
+    b = active("load")
+    if not isinstance(param, Param):
+        b.fail(
+            f"tw.load from {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            "tw.load(parameter, (i, j), fill=0.0)",
+        )
+    return load_param(b, param, index, fill)
+
+
+@builtin
+def store(param: Any, index: Any, value: Any, clip: bool = False) -> None:
+    """`tw.store(Y, (i, j), value)`: as `Y[i, j] = value`; with `clip=True` elements outside of Y are not written."""
+    b = active("store")
+    if not isinstance(param, Param):
+        b.fail(
+            f"tw.store to {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            "tw.store(parameter, (i, j), value)",
+        )
+    if not isinstance(clip, bool):
+        b.fail("clip is not a compile-time bool", "clip=True")
+    store_param(b, param, index, value, clip)
+
+
+@builtin
+def atomic_add(param: Any, index: Any, value: Any) -> None:
+    """Adds `value` to what an InOut has there; grid points may meet. The order of float sums is not fixed."""
+    b = active("atomic_add")
+    if not isinstance(param, Param):
+        b.fail(
+            f"tw.atomic_add to {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            "tw.atomic_add(parameter, (i,), value)",
+        )
+    store_param(b, param, index, value, add=True)

@@ -1,0 +1,104 @@
+"""`@tw.kernel`: a Python function as a kernel, and its programs for each specialisation."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from .frontend import run_trace
+from .frontend_names import Capture
+from .parameters import Parameter, bind_specialisation, check_rank, read_parameters
+from .source import FunctionSource, source_of
+
+Specialisation = tuple[tuple[str, Any], ...]
+
+
+def _typed(key: Specialisation) -> Any:
+    """1, 1.0 and True are equal as keys and different as constants."""
+    return tuple((name, type(value), value) for name, value in key)
+
+
+def public_names() -> Mapping[str, Any]:
+    """What `tw.NAME` is inside of kernels."""
+    from .. import language
+
+    return {name: getattr(language, name) for name in language.__all__}
+
+
+def trace(function: Callable[..., Any], signature: Mapping[str, Any]) -> dict[str, Any]:
+    """The kernel program (docs/kernel-programs.md) of a Python function, as JSON-able data.
+
+    `signature` says of each tensor parameter its dtype and layout (a TensorSpec, ("f32", "strided"), or "f32" for contiguous) and of each
+    compile-time constant its value; see parameters.bind_specialisation for what may be left out. Raises KernelError for kernels that are wrong.
+    """
+    kernel_ = function if isinstance(function, Kernel) else Kernel(function)
+    return kernel_.program(signature)
+
+
+class Kernel:
+    """A kernel. `name`, `parameters` and `program` are here; what runs it (`__call__`, compile, check, ...) comes with launch.py at its
+    first use, which makes the object a `launch.LaunchableKernel`."""
+
+    __tilewright_kernel__ = True
+
+    #: Specialisations that are kept; the oldest goes first.
+    CACHED = 256
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"@tw.kernel takes a Python function, not {function!r}")
+        self.function = function
+        self.name = function.__name__
+        self.source: FunctionSource = source_of(function)
+        self.parameters: tuple[Parameter, ...] = read_parameters(function)
+        self._programs: dict[Any, tuple[dict[str, Any], tuple[Capture, ...]]] = {}
+        functools.update_wrapper(self, function)
+
+    def specialise(self, signature: Mapping[str, Any], ranks: Mapping[str, int] | None = None) -> Specialisation:
+        """The key of a specialisation: dtypes, layouts and constants, checked against the declaration. KernelError says what does not fit."""
+        for p in self.parameters:
+            if ranks and p.name in ranks:
+                check_rank(self.name, self.function, p, ranks[p.name])
+        return bind_specialisation(self.name, self.function, self.parameters, signature)
+
+    def program(self, signature: Mapping[str, Any] | Specialisation) -> dict[str, Any]:
+        """The program for a signature or specialisation. The same object is returned while nothing that the kernel captures has changed."""
+        key = signature if isinstance(signature, tuple) else self.specialise(signature)
+        typed = _typed(key)
+        found = self._programs.get(typed)
+        if found is not None and all(c.unchanged() for c in found[1]):
+            return found[0]
+        traced = run_trace(self.source, self.name, self.parameters, key, public_names())
+        while len(self._programs) >= self.CACHED:
+            del self._programs[next(iter(self._programs))]
+        self._programs[typed] = traced
+        return traced[0]
+
+    def is_current(self, signature: Mapping[str, Any] | Specialisation) -> bool:
+        """Whether `program` would return what it has already."""
+        key = signature if isinstance(signature, tuple) else self.specialise(signature)
+        found = self._programs.get(_typed(key))
+        return found is not None and all(c.unchanged() for c in found[1])
+
+    def __repr__(self) -> str:
+        return f"<tilewright kernel {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._launchable()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or type(self) is not Kernel:
+            raise AttributeError(f"a kernel has no attribute {name!r}")
+        return getattr(self._launchable(), name)
+
+    def _launchable(self) -> Any:
+        self.__class__ = importlib.import_module(".launch", __package__).LaunchableKernel
+        return self
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Decorator: makes a Python function over tiles a kernel."""
+    return Kernel(function)
