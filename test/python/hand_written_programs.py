@@ -205,3 +205,13 @@ def sorted_program(dtype="f32"):
         b.store(Y, [i, ALL], b.scan("sum", values, 0))
         b.store(P, [i, ALL], indices)
     return b.program
+
+
+def total_program(dtype="f32"):
+    """The sum of everything: a tile's elements in one row, reduced, and added to memory."""
+    b = Builder("total", "M", "N")
+    X, S = b.tensor("X", dtype, ["s0", "s1"]), b.tensor("S", dtype, [], kind="inout")
+    with b.parallel(("i", "s0"), ("j", "s1")) as (i, j):
+        row = b.reshape(b.load(X, [i, j]), [f"{i.size}*{j.size}"])
+        b.atomic_add(S, [], b.reduce("sum", row, 0))
+    return b.program

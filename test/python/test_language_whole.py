@@ -66,6 +66,7 @@ CASES = {
     "histogram": (programs.histogram_program, lambda: [torch.randint(0, 4, (3, 20)), torch.arange(4, dtype=torch.int32)]),
     "taps": (programs.taps_program, lambda: [torch.randn(6, 13), torch.randn(6, 4)]),
     "halves": (programs.halves_program, lambda: [7, torch.randn(14)]),
+    "total": (programs.total_program, lambda: [torch.randn(9, 7), torch.tensor(1.5)]),
     "sort and scan": (programs.sorted_program, lambda: [torch.randn(5, 9)]),
 }  # fmt: skip
 
@@ -212,6 +213,17 @@ def test_parts_of_outputs():
         torch.testing.assert_close(got, expected)
 
 
+def test_reshapes_that_leave_tiles_alone():
+    b = Builder("reshape", "M")
+    X, Y = b.tensor("X", "f32", ["s0", 6]), b.tensor("Y", "f32", ["s0"], kind="out")
+    with b.parallel(("i", "s0")) as (i,):
+        x = b.reshape(b.load(X, [i, ALL]), [i.size, "3", "2"])
+        column = b.reshape(b.reduce("max", x, [1, 2]), [i.size, "1"])
+        b.store(Y, [i], b.reshape(column, [i.size]))
+    x = torch.randn(7, 6)
+    assert torch.equal(evaluate(b.program, [x])[0], x.amax(1))
+
+
 def test_scalars_and_comparisons_of_indices():
     b = Builder("window", "N")
     X, Y = b.tensor("X", "bf16", ["s0"]), b.tensor("Y", "bf16", ["s0"], kind="out")
@@ -291,6 +303,11 @@ def scan_of_tile(b, X, i):
     return b.scan("sum", b.load(X, [i, 0]), 0)
 
 
+def one_row(b, X, i):
+    row = b.reshape(b.load(X, [i, Part("0", "2")]), [f"{i.size}*2"])
+    return b.view(b.exp(row), [i.size], [("0", [(0, 1)])])
+
+
 def up_to_the_tile(b, X, i):
     return b.reduce("sum", b.load(X, [i, Part("0", f"min(s1, {i.start} + 1)")]), 1)
 
@@ -321,6 +338,7 @@ def stepping(b, X, i):
         (first_of_tile, "an index takes part of a tile of i, or moves otherwise than its tiles"),
         (sum_of_tile, "store uses a value that is still being accumulated over i"),
         (scan_of_tile, "scan runs over tiles of i"),
+        (one_row, "exp uses the elements of a tile in one row"),
         (up_to_the_tile, "how much is computed depends on where i stands"),
         (chosen, "`if` decides at run time"),
         (stepping, "the loop over k goes by single steps"),
@@ -335,7 +353,7 @@ def test_refused_flash_attention_and_while():
     q, k, v = torch.randn(3, 2, 5, 4).unbind(0)
     with pytest.raises(
         NotWhole,
-        match=r"hand_written_programs.py:\d+: flash has no whole-tensor form: sub uses a value that is still being",
+        match=r"hand_written_programs.py:\d+: flash has no whole-tensor form: view uses a value that is still being accumulated over j",
     ):
         evaluate(programs.flash_attention_program(False), [q, k, v])
     with pytest.raises(NotWhole, match="collatz has no whole-tensor form: `while` decides at run time"):

@@ -219,7 +219,7 @@ class Interpreter:
 
     def _if(self, statement: Statement) -> None:
         branch = "then" if bool(self.value(statement, statement["cond"]).data) else "else"
-        self._statements(statement[branch])
+        self._statements(statement.get(branch, []))
         for result in statement.get("results", []):
             self.values[result["result"]] = self.value(statement, result[branch])
 

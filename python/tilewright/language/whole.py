@@ -81,6 +81,7 @@ class Whole:
     form: Form = COMPLETE
     number: int | float | bool | None = None  # the one value of all elements, if it is known
     alias: bool = False  # `data` may be a view of an argument
+    flat: bool = False  # it stands for all elements in one dimension, in an order that depends on the tiles: good for reductions only
 
 
 class _Polynomials(dict):
@@ -325,6 +326,8 @@ class _Evaluator:
 
     def args(self, s: Statement, complete: bool = False) -> list[Whole]:
         values = [self.values[number] for number in s["args"]]
+        if any(v.flat for v in values) and s["op"] != "reduce":
+            raise self.refuse(s, f"{s['op']} uses the elements of a tile in one row")
         return [self.complete(s, v) for v in values] if complete else values
 
     def complete(self, s: Statement, v: Whole) -> Whole:
@@ -459,6 +462,14 @@ class _Evaluator:
 
     def reshape(self, s: Statement) -> Whole:
         (x,) = self.args(s, complete=True)
+        try:
+            return self._reshaped(s, x)
+        except NotWhole:
+            if len(s["shape"]) != 1:
+                raise
+            return replace(x, flat=True)
+
+    def _reshaped(self, s: Statement, x: Whole) -> Whole:
         extents, scales, _ = self.shape(s)
         before, after = list(x.scales), list(scales)
         lengths = list(x.data.shape[self.lead_count :]), list(extents)
@@ -485,7 +496,8 @@ class _Evaluator:
         if x.defect or x.form.carried is not None or x.form.kind not in (None, kind):
             self.complete(s, x)
         cut: set[str] = set()
-        for d in s["axes"]:
+        dims = range(len(x.scales)) if x.flat else s["axes"]
+        for d in dims:
             if not x.scales[d]:
                 continue
             if kind in ("argmax", "argmin") or set(x.scales[d]) != x.exact[d]:
@@ -493,7 +505,7 @@ class _Evaluator:
             cut |= x.exact[d]
         if cut & x.form.axes:
             raise self.refuse(s, f"{kind} runs twice over tiles of {', '.join(sorted(cut & x.form.axes))}")
-        data = whole_ops.reduce(kind, x.data, [self.lead_count + d for d in s["axes"]], x.dtype, s["dtype"])
+        data = whole_ops.reduce(kind, x.data, [self.lead_count + d for d in dims], x.dtype, s["dtype"])
         axes = x.form.axes | cut
         return self._make(s, data, form=Form(kind, axes) if axes else COMPLETE)
 
@@ -635,6 +647,8 @@ class _Evaluator:
 
     def store(self, s: Statement) -> None:
         value, adds = self.values[s["value"]], s["op"] == "atomic_add"
+        if value.flat:
+            raise self.refuse(s, f"{s['op']} uses the elements of a tile in one row")
         part = value.form if adds and value.form.kind == "sum" and value.form.carried is None else COMPLETE
         self.complete(s, replace(value, form=COMPLETE) if part.kind else value)
         param = s["param"]
