@@ -4,9 +4,10 @@
 compiler nor the native module.
 """
 
-from . import indexing, loops, ops  # noqa: F401  (loops and indexing add to ops.BUILTINS)
+from . import ops_checks, ops_elementwise, ops_random, ops_reduce, ops_tile  # noqa: F401  (they register)
 from .kernel import Kernel, kernel, trace
 from .parameters import TensorSpec
+from .registry import BUILTINS
 from .source import KernelError
 from .types import (
     In,
@@ -31,7 +32,7 @@ from .types import (
     u64,
 )
 
-_FUNCTIONS = {f.__name__: f for f in ops.BUILTINS if f is not ops.to}
+_FUNCTIONS = {f.__name__: f for f in BUILTINS if f is not ops_elementwise.to}
 globals().update(_FUNCTIONS)
 
 __all__ = [

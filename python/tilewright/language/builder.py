@@ -259,6 +259,10 @@ class Builder:
         del self.relations[relations:]
         del self.bounds.locals[local:]
         del self.bounds.known[known:]
+        for number in range(next_id, self._next_id):
+            self.producers.pop(number, None)
+            self._views.pop(number, None)
+            self.aliases.pop(number, None)
         self._next_id = next_id
         self.known_values[-1] = values
         # Numbers of locals are given again, so texts and producers of what is gone must go too.
@@ -337,18 +341,41 @@ class Builder:
         self._views[tile.id] = (x, key)
         return marked(tile, x.weak)
 
+    def _agreement(self, a: Size, c: Size) -> str:
+        if a.constant is not None and c.constant is not None:
+            return "tiles of equal sizes"
+        hint = "the same axis or size on both, or x[:, None] to line dimensions up"
+        if self.bounds.is_global(a - c):
+            hint += f"; if the sizes are equal, tw.static_assert({self.show(a)} == {self.show(c)})"
+        return hint
+
+    def same(self, a: Size, c: Size) -> bool:
+        """Whether two sizes are equal, as polynomials or because the author says so (static_assert)."""
+        if a == c:
+            return True
+        return bool(self.bounds.known) and self.bounds.proves(a - c) and self.bounds.proves(c - a)
+
+    def same_shape(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> bool:
+        return a == c or (len(a) == len(c) and all(map(self.same, a, c)))
+
+    def broadcasts(self, shape: tuple[Size, ...], to: tuple[Size, ...]) -> bool:
+        skipped = len(to) - len(shape)
+        return skipped >= 0 and all(s == 1 or self.same(s, to[d + skipped]) for d, s in enumerate(shape))
+
     def broadcast(self, x: Tile, shape: tuple[Size, ...]) -> Tile:
         """NumPy's broadcast; that it is possible has been checked."""
         if x.shape == shape:
             return x
         skipped = len(shape) - len(x.shape)
-        entries = [(0, [(d + skipped, 1)] if extent == shape[d + skipped] else []) for d, extent in enumerate(x.shape)]
+        entries = [
+            (0, [(d + skipped, 1)] if self.same(extent, shape[d + skipped]) else []) for d, extent in enumerate(x.shape)
+        ]
         return self.view(x, shape, entries)
 
     def common_shape(self, tiles: Sequence[Tile], what: str) -> tuple[Size, ...]:
         first = tiles[0].shape
         if all(t.shape == first or not t.shape for t in tiles):
-            return first or max((t.shape for t in tiles), key=len)
+            return first
         rank = max(len(t.shape) for t in tiles)
         result: list[Size] = []
         for d in range(-rank, 0):
@@ -356,13 +383,11 @@ class Builder:
             for t in tiles:
                 if len(t.shape) < -d or t.shape[d] == 1:
                     continue
-                if extent != 1 and extent != t.shape[d]:
+                if extent != 1 and not self.same(extent, t.shape[d]):
                     self.fail(
                         f"shapes do not agree in {what}: {self.show_tile(owner)} and {self.show_tile(t)} differ in dimension"
                         f" {d}: {self.show(extent)} and {self.show(t.shape[d])}",
-                        "the same axis or size on both, or x[:, None] to line dimensions up"
-                        if extent.constant is None or t.shape[d].constant is None
-                        else "tiles of equal sizes",
+                        self._agreement(extent, t.shape[d]),
                     )
                 if extent == 1:
                     extent, owner = t.shape[d], t

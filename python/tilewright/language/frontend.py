@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -244,14 +245,16 @@ class Frontend(Expressions):
                     "a compile-time condition, or values that exist at run time",
                 )
         dtype, weak = self._meeting(name, values)
-        made = []
-        for v, block in zip(values, blocks, strict=True):
-            made.append(self._in_block(block, v, dtype, weak, name))
-        if made[0].shape != made[1].shape:
+        made = [
+            self._in_block(block, functools.partial(self._as, v, dtype, weak, name))
+            for v, block in zip(values, blocks, strict=True)
+        ]
+        if not b.same_shape(made[0].shape, made[1].shape):
             self.fail(
                 f"{name} is {b.show_tile(made[0])} in one branch and {b.show_tile(made[1])} in the other: the shapes differ",
                 "tiles of one shape in both branches",
             )
+        made[1] = self._in_block(blocks[1], functools.partial(b.broadcast, made[1], made[0].shape))
         if made[0].id == made[1].id:
             return made[0]
         result = b.fresh(dtype, made[0].shape, None, weak)
@@ -269,12 +272,12 @@ class Frontend(Expressions):
             self.fail(f"{name} has two dtypes: {names}", ".to(dtype) in one of the branches")
         return found.pop(), False
 
-    def _in_block(self, block: list[Statement], value: Any, dtype: DType, weak: bool, name: str) -> Tile:
-        """The value as a tile of the dtype, converted at the end of a block that is traced already."""
+    def _in_block(self, block: list[Statement], make: Callable[[], Tile]) -> Tile:
+        """A conversion at the end of a block that is traced already."""
         b = self.b
         b.blocks.append(block)
         b.known_values.append({})
-        made = self._as(value, dtype, weak, name)
+        made = make()
         b.close_block()
         return made
 
@@ -598,7 +601,7 @@ class Frontend(Expressions):
                 f"{name} is {b.show_tile(init)} before the loop in line {line} and {self.show(value)} after its body",
                 "a tile of the same dtype and shape",
             )
-        if value.shape != arg.shape:
+        if not b.same_shape(value.shape, arg.shape):
             self.fail(
                 f"{name} changes its shape in the loop in line {line}: {b.show_shape(arg.shape)} before, {b.show_shape(value.shape)} after the body",
                 f"a tile {b.show_shape(arg.shape)} in every iteration; tw.zeros(({', '.join(map(b.show, value.shape))}{',' if len(value.shape) == 1 else ''}), ...) before the loop"
@@ -610,7 +613,7 @@ class Frontend(Expressions):
                 f"{name} changes its dtype in the loop in line {line}: {arg.dtype.name} before, {value.dtype.name} after the body",
                 f".to(tw.{arg.dtype.name}) on what is assigned, or tw.{value.dtype.name} before the loop",
             )
-        return self._as(value, arg.dtype, arg.weak, name)
+        return b.broadcast(self._as(value, arg.dtype, arg.weak, name), arg.shape)
 
 
 # -- the trace ---------------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any, NoReturn
 
-from . import arithmetic, indexing, loops, ops
+from . import arithmetic, indexing, loops, ops_checks, ops_elementwise, ops_tile
 from .arithmetic import Span, is_compile_time, is_size
 from .bounds import Axis
 from .builder import Builder, Frame, Param, Tile, describe
 from .frontend_analysis import RETURN, analyse
 from .frontend_names import Capture, attribute, check_capture, is_kernel, look_up
 from .indexing import Slice
+from .registry import BUILTINS, METHODS
 from .sizes import Size, size
 from .source import KernelError, source_of
 from .types import DTYPES, DType, DTypeParameter, bool_
@@ -216,7 +217,7 @@ class Expressions:
 
     def binary(self, operator: ast.operator, x: Any, y: Any) -> Any:
         if isinstance(operator, ast.MatMult):
-            return ops.matmul(x, y)
+            return ops_tile.matmul(x, y)
         return arithmetic.binary(self.b, _BINARY[type(operator)], x, y)
 
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -352,13 +353,13 @@ class Expressions:
                     f".T of {self.b.show_tile(x)}, which is no matrix",
                     "tw.transpose(x) for the last two dimensions, or tw.permute",
                 )
-            return ops.transpose(x)
-        if name in ops.METHODS:
-            return Method(x, ops.METHODS[name])
+            return ops_tile.transpose(x)
+        if name in METHODS:
+            return Method(x, METHODS[name])
         hint = (
             f"tw.{name}(x)"
             if name in self.public
-            else ", ".join(["x.T", "x.shape", "x.dtype", *(f"x.{m}()" for m in ops.METHODS)])
+            else ", ".join(["x.T", "x.shape", "x.dtype", *(f"x.{m}()" for m in METHODS)])
         )
         self.fail(f"a tile has no attribute {name}", hint)
 
@@ -411,7 +412,7 @@ class Expressions:
 
     def _Call(self, node: ast.Call) -> Any:
         function = self.evaluate(node.func)
-        if function is ops.static_assert:
+        if function is ops_checks.static_assert:
             return self._static_assert(node)
         args: list[Any] = []
         for a in node.args:
@@ -433,7 +434,7 @@ class Expressions:
         if isinstance(function, Method):
             function, args = function.function, [function.owner, *args]
         if isinstance(function, FunctionType):
-            if function in ops.BUILTINS:
+            if function in BUILTINS:
                 return self._call_builtin(function, args, keywords)
             return self.inline(function, args, keywords)
         if isinstance(function, DType):
@@ -503,10 +504,10 @@ class Expressions:
                 if is_size(x) and is_size(y) and not (isinstance(x, int) and isinstance(y, int)):
                     self._assume(_COMPARE[type(condition.ops[0])], size(x), size(y), message)
                     continue
-                ops.static_assert(arithmetic.compare(self.b, _COMPARE[type(condition.ops[0])], x, y), message)
+                ops_checks.static_assert(arithmetic.compare(self.b, _COMPARE[type(condition.ops[0])], x, y), message)
             else:
                 value = self.evaluate(condition)
-                ops.static_assert(bool(value) if is_compile_time(value) else value, message)
+                ops_checks.static_assert(bool(value) if is_compile_time(value) else value, message)
 
     def _assume(self, sign: str, x: Size, y: Size, message: str) -> None:
         if sign in (">", ">="):
@@ -596,7 +597,7 @@ def _extremum(name: str) -> Callable[[Expressions, list[Any], dict[str, Any]], A
                 )
         result = values[0]
         for v in values[1:]:
-            result = (ops.maximum if name == "max" else ops.minimum)(result, v)
+            result = (ops_elementwise.maximum if name == "max" else ops_elementwise.minimum)(result, v)
         return result
 
     return run
@@ -689,7 +690,7 @@ def _print(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
 _PYTHON: dict[Any, Callable[[Expressions, list[Any], dict[str, Any]], Any]] = {
     builtins.min: _extremum("min"),
     builtins.max: _extremum("max"),
-    builtins.abs: lambda e, args, keywords: ops.abs(*args),
+    builtins.abs: lambda e, args, keywords: ops_elementwise.abs(*args),
     builtins.range: _range,
     builtins.print: _print,
     builtins.sum: _sum,

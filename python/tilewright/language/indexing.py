@@ -11,7 +11,8 @@ from . import arithmetic, promotion, sizes
 from .arithmetic import Span, is_number, is_size, plain, span
 from .bounds import Axis
 from .builder import Builder, Param, Statement, Tile, active, describe
-from .ops import builtin, iota
+from .ops_tile import iota
+from .registry import builtin
 from .sizes import ONE, ZERO, Op, Size, size
 from .types import i32, i64
 
@@ -160,7 +161,7 @@ def _value_entry(b: Builder, index: Tile, shape: tuple[Size, ...], at: int) -> S
             b.fail("an index of u64", ".to(tw.i64)")
         index = b.cast(index, i64)
     skipped = len(shape) - len(index.shape)
-    running = [d for d, s in enumerate(index.shape) if s == shape[d + skipped]]
+    running = [d for d, s in enumerate(index.shape) if b.same(s, shape[d + skipped])]
     if len(running) < len(index.shape):
         entries = [(0, [(running.index(d), 1)] if d in running else []) for d in range(len(index.shape))]
         index = b.view(index, tuple(index.shape[d] for d in running), entries)
@@ -291,8 +292,7 @@ def store_param(b: Builder, param: Param, index: Any, value: Any, clip: bool = F
     at = place(b, param.name, param.sizes, index, verb, outside=clip)
     tile = arithmetic.assigned(b, value, param.dtype, f"the parameter {param.name}")
     if tile.shape != at.shape:
-        skipped = len(at.shape) - len(tile.shape)
-        if skipped < 0 or any(s != 1 and s != at.shape[d + skipped] for d, s in enumerate(tile.shape)):
+        if not b.broadcasts(tile.shape, at.shape):
             b.fail(
                 f"{b.show_tile(tile)} is stored to a place of the shape {b.show_shape(at.shape)} in {param.name}",
                 "a tile of that shape, or one that broadcasts to it",

@@ -11,7 +11,7 @@ from typing import Any
 from .frontend import run_trace
 from .frontend_names import Capture
 from .parameters import Parameter, bind_specialisation, check_rank, read_parameters
-from .source import FunctionSource, source_of
+from .source import FunctionSource, KernelError, source_of
 
 Specialisation = tuple[tuple[str, Any], ...]
 
@@ -71,7 +71,12 @@ class Kernel:
         found = self._programs.get(typed)
         if found is not None and all(c.unchanged() for c in found[1]):
             return found[0]
-        traced = run_trace(self.source, self.name, self.parameters, key, public_names())
+        try:
+            traced = run_trace(self.source, self.name, self.parameters, key, public_names())
+        except KernelError as error:
+            raise error.with_traceback(
+                None
+            ) from None  # what matters is where the kernel is wrong, and the message says it
         while len(self._programs) >= self.CACHED:
             del self._programs[next(iter(self._programs))]
         self._programs[typed] = traced

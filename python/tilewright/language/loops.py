@@ -9,7 +9,7 @@ from typing import Any
 from . import arithmetic
 from .bounds import Axis
 from .builder import Builder, Tile, active, describe
-from .ops import builtin
+from .registry import builtin
 
 
 @dataclass(slots=True, eq=False)

@@ -187,7 +187,9 @@ class Size:
         if not self.terms:
             return "0"
         text = ""
-        for term, coefficient in reversed(self.terms):
+        for term, coefficient in sorted(
+            reversed(self.terms), key=lambda item: item[1] < 0
+        ):  # no sign in front if it can be
             sign = ("-" if coefficient < 0 else "") if not text else (" - " if coefficient < 0 else " + ")
             magnitude = abs(coefficient)
             if not term:
