@@ -1,0 +1,74 @@
+"""Every kernel of examples/kernels against float64: random sizes, contiguous and strided, all its dtypes, on each CPU level.
+
+TILEWRIGHT_GALLERY_SIZES is the number of random sizes for each kernel and dtype.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+import zlib
+
+import pytest
+import torch
+
+from tilewright import _C
+
+_FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "kernels"
+sys.path.insert(0, str(_FOLDER))
+gallery = importlib.import_module("gallery")
+
+CASES = gallery.load()
+SIZES = int(os.environ.get("TILEWRIGHT_GALLERY_SIZES", "8"))
+LEVELS = ("x86-64", "avx2", "avx512")
+NATIVE = _C.device_properties()["cpu_level"]
+
+WORK = [(name, dtype) for name, case in CASES.items() for dtype in case.dtypes]
+IDS = [f"{name}-{str(dtype).removeprefix('torch.')}" for name, dtype in WORK]
+
+
+def strided(x: torch.Tensor, seed: int) -> torch.Tensor:
+    """The same elements, no dimension of which has stride 1: every second element of memory in another order of dimensions."""
+    order = list(range(x.dim()))
+    if seed % 2:
+        order.reverse()
+    memory = torch.zeros([x.shape[d] for d in order] + [2], dtype=x.dtype)
+    view = memory[..., 1].permute([order.index(d) for d in range(x.dim())])
+    view.copy_(x)
+    return view
+
+
+def run(case, arguments):
+    case.kernel(**arguments)
+    return {p.name: arguments[p.name] for p in case.kernel.parameters if p.kind in ("out", "inout")}
+
+
+@pytest.mark.parametrize(("name", "dtype"), WORK, ids=IDS)
+@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+def test_right(name, dtype, layout):
+    case = CASES[name]
+    for number in range(SIZES):
+        seed = zlib.crc32(f"{name} {dtype} {number}".encode())
+        arguments = case.draw(seed, dtype)
+        expected = case.expected({k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()})
+        if layout == "strided":
+            arguments = {k: strided(v, seed) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        wrong = case.errors(expected, run(case, arguments))
+        shapes = {k: tuple(v.shape) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        assert not wrong, f"{name}, seed {seed}, {shapes}: " + "; ".join(wrong)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_right_on_cpu_level(level):
+    if LEVELS.index(level) >= LEVELS.index(NATIVE.removesuffix("bf16")):
+        pytest.skip(f"this machine has {NATIVE}, on which test_right runs")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "test_right and not level"],
+        env={**os.environ, "TILEWRIGHT_CPU": level},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
