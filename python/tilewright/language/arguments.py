@@ -6,7 +6,7 @@ from typing import Any
 
 from .arithmetic import is_size
 from .bounds import Axis
-from .builder import Builder, Tile, describe
+from .builder import Builder, Tile, describe, show_shape, show_tile
 from .sizes import Size, size
 from .types import DType
 
@@ -34,7 +34,7 @@ def axis_argument(b: Builder, x: Tile, axis: Any, what: str) -> int:
     rank = len(x.shape)
     if not -rank <= axis < rank:
         b.fail(
-            f"{what} along axis {axis} of a tile {b.show_shape(x.shape)}, which has {rank} dimensions",
+            f"{what} along axis {axis} of a tile {show_shape(x.shape)}, which has {rank} dimensions",
             f"an axis in {-rank} .. {rank - 1}" if rank else "the number itself",
         )
     return axis % rank
@@ -56,7 +56,7 @@ def shape_argument(b: Builder, shape: Any, what: str) -> tuple[Size, ...]:
                 result.append(e.size)
             else:
                 b.fail(
-                    f"{what} with a size that is known only from data ({b.show_tile(e)}): shapes cannot depend on data",
+                    f"{what} with a size that is known only from data ({show_tile(e)}): shapes cannot depend on data",
                     "a loop over `tw.range(n)`, whose tiles have the shape [axis]",
                 )
         else:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from . import promotion, sizes
 from .bounds import Axis
-from .builder import Builder, Param, Tile, describe
+from .builder import Builder, Param, Tile, describe, show_size, show_tile
 from .sizes import ONE, Size, size
 from .types import DType, bf16, bool_, f16, f32, f64, i64
 
@@ -145,7 +145,7 @@ def broadcast_all(b: Builder, tiles: list[Tile], what: str) -> list[Tile]:
 
 
 def refuse_mix(b: Builder, one: Tile, other: Tile, what: str) -> NoReturn:
-    both = f" ({b.show_tile(one)}; {b.show_tile(other)})"
+    both = f" ({show_tile(one)}; {show_tile(other)})"
     if one.dtype.is_float != other.dtype.is_float:
         floating = one.dtype if one.dtype.is_float else other.dtype
         b.fail(
@@ -189,7 +189,7 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
             if isinstance(t, Tile) and not t.weak and not t.dtype.is_float:
                 b.fail(
                     f"`/` of {t.dtype.name}: division of integers has a fraction",
-                    f"`//`, or .to(tw.f32) on {b.show_tile(t)}",
+                    f"`//`, or .to(tw.f32) on {show_tile(t)}",
                 )
         if not any(isinstance(t, Tile) and not t.weak for t in (x, y)):
             x, y = (b.cast(b.value(t), f64, weak=True) if not isinstance(t, float) else t for t in (x, y))
@@ -220,7 +220,7 @@ def of_constants(b: Builder, sign: str, x: Any, y: Any) -> Any:
 def of_sizes(b: Builder, sign: str, x: Size, y: Size) -> Any:
     """A size (an int where it is constant), or None where the result is no integer."""
     if sign in ("//", "%") and y == 0:
-        b.fail(f"a size is divided by zero: {b.show(x)} {sign} 0", "a divisor that is not 0")
+        b.fail(f"a size is divided by zero: {show_size(x)} {sign} 0", "a divisor that is not 0")
     if sign in ("+", "-", "*", "//", "%"):
         return plain(PYTHON[sign](x, y))
     if sign == "**" and y.constant is not None and 0 <= y.constant <= 8:
@@ -268,7 +268,7 @@ def shifted(b: Builder, sign: str, x: Any, y: Any) -> Span:
         moved = c if sign == "+" else unary(b, "-", c)
         return Span(a.start, a.terms, moved if a.offset is None else binary(b, "+", a.offset, moved))
     b.fail(
-        f"`{sign}` of {name}, which is a range of indices, and {b.show_tile(c) if isinstance(c, Tile) else describe(c)}",
+        f"`{sign}` of {name}, which is a range of indices, and {describe(c)}",
         f"tw.indices({name}) {sign} ..., which computes with the indices as a tile",
     )
 
@@ -419,6 +419,6 @@ def assigned(b: Builder, x: Any, dtype: DType, what: str) -> Tile:
     if not t.weak and promotion.widens(t.dtype, dtype):
         return b.cast(t, dtype)
     b.fail(
-        f"{what} is {dtype.name}, and {t.dtype.name} is not converted to it silently ({b.show_tile(t)})",
+        f"{what} is {dtype.name}, and {t.dtype.name} is not converted to it silently ({show_tile(t)})",
         f".to(tw.{dtype.name})",
     )

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from . import promotion, sizes
 from .bounds import Axis, Bounds, Local
-from .sizes import ONE, Op, Size, size
+from .sizes import ONE, Size, size
 from .source import FunctionSource, KernelError
 from .types import DType, TensorType, bool_, f64, i64
 
@@ -146,18 +146,6 @@ class Builder:
             found = self._shape_texts[shape] = [self.text(e) for e in shape]
         return found
 
-    def show(self, e: Size | int) -> str:
-        """A size as its author knows it: `i` for the length of the axis i."""
-        text = e.text() if isinstance(e, Size) else str(e)
-        return text[: -len(".size")] if isinstance(e, Size) and e.symbol and text.endswith(".size") else text
-
-    def show_shape(self, shape: Sequence[Size]) -> str:
-        return "[" + ", ".join(map(self.show, shape)) + "]"
-
-    def show_tile(self, x: Tile) -> str:
-        kind = "a number" if not x.shape else "a tile " + self.show_shape(x.shape)
-        return f"{kind} of {x.dtype.name}" + (f" (line {x.line})" if x.line else "")
-
     # -- emission ------------------------------------------------------------------------------------------------------
 
     def append(self, statement: Statement) -> Statement:
@@ -224,7 +212,7 @@ class Builder:
             count *= longest
         if count > LARGEST_TILE:
             self.fail(
-                f"a tile {self.show_shape(tile.shape)} of {tile.dtype.name} takes {count / (1 << 20):.0f} MiB; tiles that large do not stay in"
+                f"a tile {show_shape(tile.shape)} of {tile.dtype.name} takes {count / (1 << 20):.0f} MiB; tiles that large do not stay in"
                 f" cache (the limit is {LARGEST_TILE >> 20} MiB)",
                 "smaller tile sizes, or leave `tile` to the compiler",
             )
@@ -346,7 +334,7 @@ class Builder:
             return "tiles of equal sizes"
         hint = "the same axis or size on both, or x[:, None] to line dimensions up"
         if self.bounds.is_global(a - c):
-            hint += f"; if the sizes are equal, tw.static_assert({self.show(a)} == {self.show(c)})"
+            hint += f"; if the sizes are equal, tw.static_assert({show_size(a)} == {show_size(c)})"
         return hint
 
     def same(self, a: Size, c: Size) -> bool:
@@ -385,8 +373,8 @@ class Builder:
                     continue
                 if extent != 1 and not self.same(extent, t.shape[d]):
                     self.fail(
-                        f"shapes do not agree in {what}: {self.show_tile(owner)} and {self.show_tile(t)} differ in dimension"
-                        f" {d}: {self.show(extent)} and {self.show(t.shape[d])}",
+                        f"shapes do not agree in {what}: {show_tile(owner)} and {show_tile(t)} differ in dimension"
+                        f" {d}: {show_size(extent)} and {show_size(t.shape[d])}",
                         self._agreement(extent, t.shape[d]),
                     )
                 if extent == 1:
@@ -408,9 +396,9 @@ class Builder:
                 return x.start
             self.fail(f"{what} is the axis {x.name}, which is a range", f"{x.name}.start or {x.name}.size")
         if not isinstance(x, Tile) or x.shape or not x.dtype.is_integer:
-            shown = self.show_tile(x) if isinstance(x, Tile) else describe(x)
             self.fail(
-                f"{what} is {shown}; an integer is expected", "an int, a size, or a run-time integer without dimensions"
+                f"{what} is {describe(x)}; an integer is expected",
+                "an int, a size, or a run-time integer without dimensions",
             )
         if x.size is not None:
             self.use_scalars(x.size)
@@ -504,14 +492,34 @@ def marked(x: Tile, weak: bool) -> Tile:
     return x if x.weak == weak else Tile(x.id, x.dtype, x.shape, weak, x.size, x.line)
 
 
+def show_size(e: Size | int) -> str:
+    """A size as its author knows it: `i` for the length of the axis i."""
+    text = e.text() if isinstance(e, Size) else str(e)
+    return text.removesuffix(".size") if isinstance(e, Size) and e.symbol else text
+
+
+def show_shape(shape: Sequence[Size]) -> str:
+    return "[" + ", ".join(map(show_size, shape)) + "]"
+
+
+def show_tile(x: Tile) -> str:
+    kind = "a number" if not x.shape else "a tile " + show_shape(x.shape)
+    return f"{kind} of {x.dtype.name}" + (f" (line {x.line})" if x.line else "")
+
+
 def describe(x: Any) -> str:
-    """A compile-time thing in words, for messages."""
-    if x is None or isinstance(x, (bool, int, float, str, Size, DType)):
+    """Anything that an expression can be, in words, for messages."""
+    if isinstance(x, Tile):
+        return show_tile(x)
+    if isinstance(x, Axis):
+        return f"the axis {x.name}"
+    if isinstance(x, Param):
+        return f"the parameter {x.name}"
+    if isinstance(x, Size):
+        return show_size(x)
+    if x is None or isinstance(x, (bool, int, float, str, DType)):
         return repr(x)
-    if isinstance(x, (Op,)):
-        return "a size"
     if isinstance(x, tuple):
         return "a tuple"
-    if callable(x) and hasattr(x, "__name__"):
-        return f"the function {x.__name__}"
-    return f"a {type(x).__name__}"
+    name = getattr(x, "__name__", None) if callable(x) else None
+    return f"the function {name}" if name else f"a {type(x).__name__}"

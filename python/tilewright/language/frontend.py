@@ -10,7 +10,7 @@ from typing import Any
 from . import arithmetic, builder, finish, indexing, loops
 from .arithmetic import is_compile_time, is_number, is_size
 from .bounds import Axis, Local
-from .builder import Builder, Param, Statement, SymbolNeededError, Tile
+from .builder import Builder, Param, Statement, SymbolNeededError, Tile, describe, show_shape, show_size, show_tile
 from .frontend_analysis import Analysis, analyse, targets
 from .frontend_expressions import Expressions, Poison
 from .frontend_names import Capture
@@ -98,7 +98,7 @@ class Frontend(Expressions):
             self.env[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             if not isinstance(value, tuple):
-                self.fail(f"{self.show(value)} is unpacked into {len(target.elts)} variables", "a tuple", target)
+                self.fail(f"{describe(value)} is unpacked into {len(target.elts)} variables", "a tuple", target)
             if any(isinstance(e, ast.Starred) for e in target.elts):
                 self.fail("`*` in an assignment", "a variable for each item", target)
             if len(value) != len(target.elts):
@@ -123,7 +123,7 @@ class Frontend(Expressions):
                 target,
             )
         if not isinstance(base, Param):
-            self.fail(f"an element of {self.show(base)} is assigned", "a store to a parameter: Y[i, :] = value", target)
+            self.fail(f"an element of {describe(base)} is assigned", "a store to a parameter: Y[i, :] = value", target)
         index = self.index(target.slice)
         frame = self.b.frames[-1]
         outer, frame.node = frame.node, target
@@ -241,7 +241,7 @@ class Frontend(Expressions):
         for v in values:
             if not isinstance(v, (Tile, Size, int, float)):
                 self.fail(
-                    f"{name} is {self.show(values[0])} in one branch and {self.show(values[1])} in the other of an `if` that is decided at run time",
+                    f"{name} is {describe(values[0])} in one branch and {describe(values[1])} in the other of an `if` that is decided at run time",
                     "a compile-time condition, or values that exist at run time",
                 )
         dtype, weak = self._meeting(name, values)
@@ -251,7 +251,7 @@ class Frontend(Expressions):
         ]
         if not b.same_shape(made[0].shape, made[1].shape):
             self.fail(
-                f"{name} is {b.show_tile(made[0])} in one branch and {b.show_tile(made[1])} in the other: the shapes differ",
+                f"{name} is {show_tile(made[0])} in one branch and {show_tile(made[1])} in the other: the shapes differ",
                 "tiles of one shape in both branches",
             )
         made[1] = self._in_block(blocks[1], functools.partial(b.broadcast, made[1], made[0].shape))
@@ -268,7 +268,7 @@ class Frontend(Expressions):
             return (f64 if floating else i64), True
         found = {arithmetic.bool_ if isinstance(v, bool) else v.dtype for v in strong}
         if len(found) > 1:
-            names = " and ".join(self.show(v) for v in values)
+            names = " and ".join(describe(v) for v in values)
             self.fail(f"{name} has two dtypes: {names}", ".to(dtype) in one of the branches")
         return found.pop(), False
 
@@ -306,7 +306,7 @@ class Frontend(Expressions):
                 if is_size(over) or isinstance(over, Axis)
                 else "tw.range, tw.parallel, range or a tuple"
             )
-            self.fail(f"a loop over {self.show(over)}", hint, s.iter)
+            self.fail(f"a loop over {describe(over)}", hint, s.iter)
 
     def _parallel(self, s: ast.For, over: loops.Parallel) -> None:
         b = self.b
@@ -413,7 +413,6 @@ class Frontend(Expressions):
         name = s.target.id
         begin = b.to_size(over.begin, "where the loop begins", clamp=False)
         end = b.to_size(over.end, "where the loop ends", clamp=True)
-        target = s.target
 
         def enter() -> Statement:
             axis, record = self._axis(name, begin, end, over.tile, over.scalar, step=over.step)
@@ -421,7 +420,7 @@ class Frontend(Expressions):
             self.env[name] = arithmetic.plain(axis.start) if axis.scalar else axis
             return record
 
-        def run(carried: list[tuple[str, Tile]]) -> dict[str, Any]:
+        def run() -> dict[str, Any]:
             record = enter()
             b.frames[-1].node = s
             self._body(s)
@@ -433,39 +432,38 @@ class Frontend(Expressions):
             f"the loop variable {name} is used after its loop",
             "a variable assigned inside of the loop, or the loop's size",
         )
-        del target
 
     def _While(self, s: ast.While) -> None:
         if s.orelse:
             self.fail("`else` of a loop", "statements after the loop", s.orelse[0])
         b = self.b
+        decided: list[bool] = []
 
-        def run(carried: list[tuple[str, Tile]]) -> dict[str, Any]:
+        def run() -> dict[str, Any] | None:
             b.open_block()
             condition = self.condition(s.test)
+            decided.append(isinstance(condition, bool))
             if isinstance(condition, bool):
-                if not carried and not condition:
+                if not condition:
                     b.close_block()
-                    return {"never": True}
-                condition = b.value(condition)
-                if not self._changing:
-                    self.fail(
-                        "the condition of `while` does not change",
-                        "a condition on variables that the body assigns",
-                        s.test,
-                    )
+                    return None
+                condition = b.value(condition)  # until the body turns out to change it
             statement = {"condition": b.close_block(), "cond": condition.id}
             b.guards.append(statement)
             self._body(s)
             b.guards.pop()
             return statement
 
-        self._carrying(s, self.analysis.assigned[id(s)], run, "while")
+        runs = self._carrying(s, self.analysis.assigned[id(s)], run, "while")
+        if runs and decided[-1]:
+            self.fail(
+                "the condition of `while` does not change", "a condition on variables that the body assigns", s.test
+            )
 
     def _carrying(
-        self, s: ast.For | ast.While, names: list[str], run: Callable[[list[tuple[str, Tile]]], dict[str, Any]], op: str
-    ) -> None:
-        """Traces a loop. Variables that the body assigns and that are needed again at its head or after the loop are carried.
+        self, s: ast.For | ast.While, names: list[str], run: Callable[[], dict[str, Any] | None], op: str
+    ) -> bool:
+        """Traces a loop; False if `run` says that its body never runs. Variables that the body assigns and that are needed again at its head or after the loop are carried.
 
         Python numbers among them become run-time values only if the body changes them; which dtype they take is known after the body has been
         traced, so it is traced again then.
@@ -480,8 +478,7 @@ class Frontend(Expressions):
             v = outer[n]
             if isinstance(v, Tile) and not v.weak:
                 types[n] = (v.dtype, False)
-        self._changing = True
-        for attempt in range(8):
+        for _ in range(8):
             mark = b.checkpoint()
             self.env = dict(outer)
             carried: list[tuple[str, Tile, Tile]] = []
@@ -493,8 +490,12 @@ class Frontend(Expressions):
                     carried.append((n, init, arg))
                     self.env[n] = arg
             b.open_block()
-            self._changing = attempt == 0 or bool(carried)
-            fields = run([(n, arg) for n, _, arg in carried])
+            fields = run()
+            if fields is None:
+                b.close_block()
+                b.rollback(mark)
+                self.env = outer
+                return False
             after = self.env
             changed = self._retyped(candidates, outer, after, types, line)
             if not changed:
@@ -504,11 +505,6 @@ class Frontend(Expressions):
             b.rollback(mark)
         else:
             self.fail(f"the dtypes of {', '.join(types)} do not settle in this loop", ".to(dtype) in the body", s)
-        if fields.pop("never", False):
-            b.close_block()
-            b.rollback(mark)
-            self.env = outer
-            return
         b.frames[-1].node = s
         records: list[Statement] = []
         results: dict[str, Any] = {}
@@ -540,6 +536,7 @@ class Frontend(Expressions):
                 outer[n] = Poison(
                     f"{n} is used after the loop in line {line}, which assigns it", f"{n} = ... before this line"
                 )
+        return True
 
     def _retyped(
         self,
@@ -565,13 +562,13 @@ class Frontend(Expressions):
                 continue
             if not isinstance(v, (Tile, Size, int, float)):
                 self.fail(
-                    f"{n} is {self.show(v)} before the loop in line {line} and {self.show(w)} after its body",
+                    f"{n} is {describe(v)} before the loop in line {line} and {describe(w)} after its body",
                     "a variable for each part that changes: tiles or numbers",
                 )
             if isinstance(w, Tile) and not w.weak:
                 if w.shape:
                     self.fail(
-                        f"{n} is the number {self.show(v)} before the loop in line {line} and {self.b.show_tile(w)} after its body",
+                        f"{n} is the number {describe(v)} before the loop in line {line} and {show_tile(w)} after its body",
                         f"{n} = tw.full(shape, value, tw.{w.dtype.name}) before the loop",
                     )
                 wanted = (w.dtype, False)
@@ -584,7 +581,7 @@ class Frontend(Expressions):
                     wanted = types[n]
             else:
                 self.fail(
-                    f"{n} is a number before the loop in line {line} and {self.show(w)} after its body",
+                    f"{n} is a number before the loop in line {line} and {describe(w)} after its body",
                     "a number or a tile",
                 )
             if types.get(n) != wanted:
@@ -598,13 +595,13 @@ class Frontend(Expressions):
             return self._as(value, arg.dtype, arg.weak, name)
         if not isinstance(value, Tile):
             self.fail(
-                f"{name} is {b.show_tile(init)} before the loop in line {line} and {self.show(value)} after its body",
+                f"{name} is {show_tile(init)} before the loop in line {line} and {describe(value)} after its body",
                 "a tile of the same dtype and shape",
             )
         if not b.same_shape(value.shape, arg.shape):
             self.fail(
-                f"{name} changes its shape in the loop in line {line}: {b.show_shape(arg.shape)} before, {b.show_shape(value.shape)} after the body",
-                f"a tile {b.show_shape(arg.shape)} in every iteration; tw.zeros(({', '.join(map(b.show, value.shape))}{',' if len(value.shape) == 1 else ''}), ...) before the loop"
+                f"{name} changes its shape in the loop in line {line}: {show_shape(arg.shape)} before, {show_shape(value.shape)} after the body",
+                f"a tile {show_shape(arg.shape)} in every iteration; tw.zeros(({', '.join(map(show_size, value.shape))}{',' if len(value.shape) == 1 else ''}), ...) before the loop"
                 if value.shape
                 else "a number before the loop",
             )
@@ -650,11 +647,11 @@ def _trace_once(
         if isinstance(p.type, TensorType) and isinstance(p.type.dtype, DTypeParameter):
             dtypes[p.type.dtype.name] = DTYPES[spec[p.name].dtype]
     frontend = Frontend(b, dtypes, public)
-    for n in ast.walk(source.tree):
-        if isinstance(n, ast.Return):
-            raise source.error(
-                "return cannot be used in a kernel", n, "a store to an Out, and `continue` or `if` to skip work"
-            )
+    returns = analyse(source).returns
+    if returns is not None:
+        raise source.error(
+            "return cannot be used in a kernel", returns, "a store to an Out, and `continue` or `if` to skip work"
+        )
     # Sizes: the symbols in the order in which parameters name them, then the integer scalars that serve as sizes.
     bare = {d.symbol for p in parameters if isinstance(p.type, TensorType) for d in p.type.sizes if d.symbol}
     scalars = {p.name for p in parameters if isinstance(p.type, ScalarType) and p.type.dtype == i64}

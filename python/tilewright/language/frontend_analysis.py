@@ -17,6 +17,7 @@ RETURN = "return"
 class Analysis:
     body: list[ast.stmt]
     locals: frozenset[str]
+    returns: ast.Return | None
     live_after: dict[int, frozenset[str]] = field(default_factory=dict)  # id of if, for, while
     live_at_head: dict[int, frozenset[str]] = field(default_factory=dict)  # id of for, while
     assigned: dict[int, list[str]] = field(default_factory=dict)  # id of if, for, while
@@ -28,10 +29,23 @@ def analyse(source: FunctionSource) -> Analysis:
         body = _structured(source.tree.body, in_loop=False)
         arguments = source.tree.args
         names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
-        analysis = Analysis(body, frozenset(names | set(_assigned(body))))
+        returns = _first_return(source.tree.body)
+        analysis = Analysis(body, frozenset(names | set(_assigned(body))), returns)
         _Liveness(analysis).block(body, frozenset({RETURN}))
         source.analysis = analysis
     return source.analysis
+
+
+def _first_return(statements: Iterable[ast.AST]) -> ast.Return | None:
+    """Not those of functions inside, which are refused themselves."""
+    for s in statements:
+        if isinstance(s, ast.Return):
+            return s
+        if not isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+            found = _first_return(ast.iter_child_nodes(s))
+            if found is not None:
+                return found
+    return None
 
 
 # -- continue and return -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from . import arithmetic, indexing, loops, ops_checks, ops_elementwise, ops_tile
 from .arithmetic import Span, is_compile_time, is_size
 from .bounds import Axis
-from .builder import Builder, Frame, Param, Tile, describe
+from .builder import Builder, Frame, Param, Tile, describe, show_size, show_tile
 from .frontend_analysis import RETURN, analyse
 from .frontend_names import Capture, attribute, check_capture, is_kernel, look_up
 from .indexing import Slice
@@ -63,6 +63,10 @@ class Method:
 
     def __init__(self, owner: Tile, function: Callable[..., Any]) -> None:
         self.owner, self.function = owner, function
+
+    @property
+    def __name__(self) -> str:
+        return f"x.{self.function.__name__}"
 
 
 class Expressions:
@@ -190,7 +194,7 @@ class Expressions:
             and is_compile_time(value.end)
         ):
             return list(range(value.begin, value.end, value.step))
-        shown = "run-time indices" if isinstance(value, (loops.Range, loops.Parallel)) else self.show(value)
+        shown = "run-time indices" if isinstance(value, (loops.Range, loops.Parallel)) else describe(value)
         self.fail(f"a comprehension over {shown}", "a `for` loop, or something that is there at compile time", node)
 
     def decided(self, node: ast.expr) -> bool:
@@ -198,17 +202,6 @@ class Expressions:
         if isinstance(value, (Tile, Size)):
             self.fail("a condition of a comprehension is known only at run time", "a compile-time condition", node)
         return bool(value)
-
-    def show(self, value: Any) -> str:
-        if isinstance(value, Tile):
-            return self.b.show_tile(value)
-        if isinstance(value, Axis):
-            return f"the axis {value.name}"
-        if isinstance(value, Param):
-            return f"the parameter {value.name}"
-        if isinstance(value, Method):
-            return f"the method {value.function.__name__} (without a call)"
-        return describe(value)
 
     # -- operators -----------------------------------------------------------------------------------------------------
 
@@ -227,18 +220,18 @@ class Expressions:
                 self._check_scalar_bool(x, "not", "~")
                 return arithmetic.unary(self.b, "~", x)
             if isinstance(x, (Size, Axis, Span, Param)):
-                self.fail(f"`not` of {self.show(x)}", "a comparison, such as N == 0")
+                self.fail(f"`not` of {describe(x)}", "a comparison, such as N == 0")
             return not x
         return arithmetic.unary(self.b, _UNARY[type(node.op)], x)
 
     def _check_scalar_bool(self, x: Tile, word: str, instead: str) -> None:
         if x.shape:
             self.fail(
-                f"`{word}` of {self.b.show_tile(x)}: a tile has no single truth value",
+                f"`{word}` of {show_tile(x)}: a tile has no single truth value",
                 f"`{instead}`, in parentheses around comparisons",
             )
         if not x.dtype.is_bool:
-            self.fail(f"`{word}` of {self.b.show_tile(x)}, which is no bool", "a comparison, such as n != 0")
+            self.fail(f"`{word}` of {show_tile(x)}, which is no bool", "a comparison, such as n != 0")
 
     def _BoolOp(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)
@@ -247,7 +240,7 @@ class Expressions:
         for part in node.values:
             value = self.evaluate(part)
             if isinstance(value, (Size, Axis, Span, Param)):
-                self.fail(f"`{word}` of {self.show(value)}", "a comparison, such as N == 0", part)
+                self.fail(f"`{word}` of {describe(value)}", "a comparison, such as N == 0", part)
             if isinstance(value, Tile):
                 self._check_scalar_bool(value, word, instead)
                 result = (
@@ -315,13 +308,13 @@ class Expressions:
                 return base[slice(index.start, index.stop, index.step)]
             if not isinstance(index, int):
                 self.fail(
-                    f"a tuple is indexed by {self.show(index)}, which is known only at run time",
+                    f"a tuple is indexed by {describe(index)}, which is known only at run time",
                     "a compile-time int, or tw.static_range",
                 )
             if not -len(base) <= index < len(base):
                 self.fail(f"the index {index} of a tuple of {len(base)}", f"an index below {len(base)}")
             return base[index]
-        self.fail(f"{self.show(base)} cannot be indexed", "a parameter, a tile or a tuple")
+        self.fail(f"{describe(base)} cannot be indexed", "a parameter, a tile or a tuple")
 
     def _Attribute(self, node: ast.Attribute) -> Any:
         base = self.evaluate(node.value)
@@ -341,7 +334,7 @@ class Expressions:
         if is_size(base) and name in ("start", "size", "stop"):  # an axis with tile=1 is its index
             return {"start": base, "size": 1, "stop": base + 1}[name]
         if isinstance(base, (Size, Span, Slice)):
-            self.fail(f"{self.show(base)} has no attribute {name}", "an axis, a tile or a parameter before the dot")
+            self.fail(f"{describe(base)} has no attribute {name}", "an axis, a tile or a parameter before the dot")
         return self.resolve(attribute(self.b, base, name, self.captures, self.public))
 
     def _tile_attribute(self, x: Tile, name: str) -> Any:
@@ -350,7 +343,7 @@ class Expressions:
         if name == "T":
             if len(x.shape) != 2:
                 self.fail(
-                    f".T of {self.b.show_tile(x)}, which is no matrix",
+                    f".T of {show_tile(x)}, which is no matrix",
                     "tw.transpose(x) for the last two dimensions, or tw.permute",
                 )
             return ops_tile.transpose(x)
@@ -397,15 +390,15 @@ class Expressions:
         if isinstance(value, Tile):
             if value.shape:
                 self.fail(
-                    f"the truth value of {self.b.show_tile(value)}: a tile has no single one",
+                    f"the truth value of {show_tile(value)}: a tile has no single one",
                     "tw.where(condition, x, y), or tw.any(condition) / tw.all(condition)",
                     node,
                 )
             if not value.dtype.is_bool:
-                self.fail(f"the truth value of {self.b.show_tile(value)}", "a comparison, such as n != 0", node)
+                self.fail(f"the truth value of {show_tile(value)}", "a comparison, such as n != 0", node)
             return value
         if isinstance(value, (Size, Axis, Span, Param, Method)):
-            self.fail(f"the truth value of {self.show(value)}", "a comparison, such as N != 0", node)
+            self.fail(f"the truth value of {describe(value)}", "a comparison, such as N != 0", node)
         return bool(value)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -419,7 +412,7 @@ class Expressions:
             if isinstance(a, ast.Starred):
                 items = self.evaluate(a.value)
                 if not isinstance(items, tuple):
-                    self.fail(f"`*` of {self.show(items)} in a call", "a tuple", a)
+                    self.fail(f"`*` of {describe(items)} in a call", "a tuple", a)
                 args += items
             else:
                 args.append(self.evaluate(a))
@@ -452,7 +445,7 @@ class Expressions:
         if getattr(function, "__module__", None) == "math" and callable(function):
             return self._call_math(function, args, keywords)
         if not callable(function):
-            self.fail(f"{self.show(function)} is called, and it is no function", "a function of tw, or a helper")
+            self.fail(f"{describe(function)} is called, and it is no function", "a function of tw, or a helper")
         name = getattr(function, "__name__", type(function).__name__)
         self.fail(
             f"{getattr(function, '__module__', '') or ''}.{name} cannot be called in a kernel".lstrip("."),
@@ -465,13 +458,13 @@ class Expressions:
         try:
             return function(*args, **keywords)
         except TypeError:
+            signature = inspect.signature(function)
             try:
-                inspect.signature(function).bind(*args, **keywords)
+                signature.bind(*args, **keywords)
             except TypeError as error:
-                self.fail(
-                    f"tw.{function.__name__}: {error}",
-                    f"tw.{function.__name__}{inspect.signature(function)}".replace(": Any", "").split(" ->")[0],
-                )
+                bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+                usage = signature.replace(parameters=bare, return_annotation=signature.empty)
+                self.fail(f"tw.{function.__name__}: {error}", f"tw.{function.__name__}{usage}")
             raise
 
     def _call_math(self, function: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
@@ -494,7 +487,7 @@ class Expressions:
             if k.arg == "message":
                 message = self.evaluate(k.value)
         if not isinstance(message, str):
-            self.fail(f"the message of tw.static_assert is {self.show(message)}", "a string")
+            self.fail(f"the message of tw.static_assert is {describe(message)}", "a string")
         test = node.args[0]
         conditions = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         for condition in conditions:
@@ -519,7 +512,7 @@ class Expressions:
             return
         if not self.b.bounds.is_global(x - y):
             self.fail(
-                f"tw.static_assert of {self.b.show(x)} {sign} {self.b.show(y)}, which is not fixed by the sizes of parameters",
+                f"tw.static_assert of {show_size(x)} {sign} {show_size(y)}, which is not fixed by the sizes of parameters",
                 "tw.assert_",
             )
         self.b.relate(
@@ -592,7 +585,7 @@ def _extremum(name: str) -> Callable[[Expressions, list[Any], dict[str, Any]], A
         for v in values:
             if isinstance(v, Tile) and v.shape:
                 e.fail(
-                    f"{name} of {e.b.show_tile(v)}",
+                    f"{name} of {show_tile(v)}",
                     f"tw.{name}imum(x, y) for elements, tw.{name}(x, axis=..) along a dimension",
                 )
         result = values[0]
@@ -612,11 +605,11 @@ def _number(kind: type) -> Callable[[Expressions, list[Any], dict[str, Any]], An
             if kind is int:
                 return x
             e.fail(
-                f"{kind.__name__} of the size {e.show(x)}",
+                f"{kind.__name__} of the size {describe(x)}",
                 "the size itself, which acts like a Python number, or tw.cast(n, tw.f32)",
             )
         if not is_compile_time(x):
-            e.fail(f"{kind.__name__} of {e.show(x)}", "x.to(dtype)")
+            e.fail(f"{kind.__name__} of {describe(x)}", "x.to(dtype)")
         try:
             return kind(x)
         except (TypeError, ValueError, OverflowError) as error:
@@ -628,7 +621,7 @@ def _number(kind: type) -> Callable[[Expressions, list[Any], dict[str, Any]], An
 def _constant_only(function: Callable[..., Any]) -> Callable[[Expressions, list[Any], dict[str, Any]], Any]:
     def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
         if not all(is_compile_time(a) for a in args):
-            shown = next(e.show(a) for a in args if not is_compile_time(a))
+            shown = next(describe(a) for a in args if not is_compile_time(a))
             name = function.__name__
             e.fail(f"{name} of {shown}", f"tw.{name}" if name in e.public else "compile-time values")
         try:
@@ -646,7 +639,7 @@ def _items_only(function: Callable[..., Any]) -> Callable[[Expressions, list[Any
     def run(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
         items = [tuple(e.compile_time_items(a, e.b.node)) if isinstance(a, (loops.Range, range)) else a for a in args]  # type: ignore[arg-type]
         if not items or not isinstance(items[0], (tuple, str)):
-            shown = e.show(items[0]) if items else "nothing"
+            shown = describe(items[0]) if items else "nothing"
             hint = (
                 "x.shape[0]"
                 if function is len
@@ -666,7 +659,7 @@ def _items_only(function: Callable[..., Any]) -> Callable[[Expressions, list[Any
 
 def _sum(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
     if not args or not isinstance(args[0], tuple) or keywords:
-        e.fail(f"sum of {e.show(args[0]) if args else 'nothing'}", "tw.sum(x, axis=..), or sum of a tuple")
+        e.fail(f"sum of {describe(args[0]) if args else 'nothing'}", "tw.sum(x, axis=..), or sum of a tuple")
     total = args[1] if len(args) > 1 else 0
     for k, item in enumerate(args[0]):
         total = item if k == 0 and len(args) == 1 else arithmetic.binary(e.b, "+", total, item)

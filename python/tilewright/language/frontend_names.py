@@ -65,6 +65,8 @@ def look_up(
 
 def check_capture(b: Builder, name: str, value: Any) -> Any:
     """Refuses what a kernel cannot take from around it."""
+    if is_kernel(value):
+        return value
     if isinstance(value, (list, dict, set, bytearray)):
         b.fail(
             f"the {type(value).__name__} {name} is captured, and it may change while compiled code does not",
@@ -94,11 +96,11 @@ def check_capture(b: Builder, name: str, value: Any) -> Any:
         enum.Enum,
         range,
     )
-    if isinstance(value, (*plain, ModuleType, FunctionType, BuiltinFunctionType)) or is_kernel(value):
+    if isinstance(value, (*plain, ModuleType, FunctionType, BuiltinFunctionType)):
         return value
     if _is_frozen(value):
         return value
-    if callable(value) or str(type(value)).startswith("<class 'torch.dtype"):
+    if hasattr(value, "__name__") or str(type(value)) == "<class 'torch.dtype'>":
         return value
     b.fail(
         f"{name} is a {type(value).__name__}, which a kernel cannot capture",

@@ -10,7 +10,7 @@ from typing import Any
 from . import arithmetic, promotion, sizes
 from .arithmetic import Span, is_number, is_size, plain, span
 from .bounds import Axis
-from .builder import Builder, Param, Statement, Tile, active, describe
+from .builder import Builder, Param, Statement, Tile, active, describe, show_shape, show_size, show_tile
 from .ops_tile import iota
 from .registry import builtin
 from .sizes import ONE, ZERO, Op, Size, size
@@ -48,7 +48,7 @@ def _expanded(b: Builder, name: str, dims: Sequence[Size], index: Any) -> list[A
     if used > rank or (used < rank and not ellipses) or ellipses > 1:
         example = ", ".join(["i"] + [":"] * (rank - 1)) if rank else "()"
         b.fail(
-            f"{name} has {rank} dimension{'s' if rank != 1 else ''} {b.show_shape(dims)}, and the index has {used} entr{'ies' if used != 1 else 'y'}",
+            f"{name} has {rank} dimension{'s' if rank != 1 else ''} {show_shape(dims)}, and the index has {used} entr{'ies' if used != 1 else 'y'}",
             f"one entry per dimension, such as {name}[{example}]",
         )
     result: list[Any] = []
@@ -96,7 +96,7 @@ def place(
                     f"{where} is indexed by a bool tile: how many elements that selects depends on data, and shapes cannot",
                     "tw.where(mask, x, 0.0)",
                 )
-            b.fail(f"{where} is indexed by {b.show_tile(item)}", ".to(tw.i64)")
+            b.fail(f"{where} is indexed by {show_tile(item)}", ".to(tw.i64)")
         if isinstance(item, Span) and item.offset is not None and outside:
             item = _indices(b, item)
         if isinstance(item, Tile) and item.size is not None and not item.shape:
@@ -200,14 +200,14 @@ def _slice(b: Builder, s: Slice, extent: Size, where: str, name: str) -> Span | 
                 "`for k in tw.range(begin, end)` and [k], or tw.iota(n) + begin as an index",
             )
         if isinstance(end, int) and end < 0:
-            b.fail(f"the negative bound {end} of a slice of {where}", f"{b.show(extent)} - {-end}")
+            b.fail(f"the negative bound {end} of a slice of {where}", f"{show_size(extent)} - {-end}")
         ends.append(b.to_size(end, f"a bound of the slice of {where}"))
     if ends[0] == 0 and ends[1] == extent:
         return None
     b.require(
         ends[0],
         ends[1],
-        f"the slice {b.show(ends[0])}:{b.show(ends[1])} of {where} has a negative length",
+        f"the slice {show_size(ends[0])}:{show_size(ends[1])} of {where} has a negative length",
         f"line {b.place()[0]}: the slice of {where} begins at {{lhs}} and ends at {{rhs}}",
         "begin:end with begin <= end",
     )
@@ -217,14 +217,14 @@ def _slice(b: Builder, s: Slice, extent: Size, where: str, name: str) -> Span | 
 def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str, verb: str, item: Span | None) -> None:
     constant = start.constant
     if constant is not None and constant < 0:
-        b.fail(f"the negative index {constant} of {where}", f"{b.show(extent)} - {-constant}, counted from the end")
+        b.fail(f"the negative index {constant} of {where}", f"{show_size(extent)} - {-constant}, counted from the end")
     axis = item.axis if item is not None else None
     distinct = axis is not None and axis.begin == 0 and axis.end != extent and axis.end.symbol and extent.symbol
     if axis is not None and distinct and not b.bounds.proves(extent - axis.end):
         b.fail(
-            f"the axis {axis.name} runs over {b.show(axis.end)}, and {where} has the size {b.show(extent)}",
-            f"one symbol for both sizes if they are equal, an axis over {b.show(extent)}, or"
-            f" tw.static_assert({b.show(axis.end)} <= {b.show(extent)}) before the loop",
+            f"the axis {axis.name} runs over {show_size(axis.end)}, and {where} has the size {show_size(extent)}",
+            f"one symbol for both sizes if they are equal, an axis over {show_size(extent)}, or"
+            f" tw.static_assert({show_size(axis.end)} <= {show_size(extent)}) before the loop",
         )
     does = {"load": "a load reads", "store": "a store writes", "add": "an atomic add writes", "view": "an index reads"}[
         verb
@@ -233,7 +233,7 @@ def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str,
     b.require(
         ZERO,
         start,
-        f"{does} below a valid extent: {where} begins at 0, and the range begins at {b.show(start)}",
+        f"{does} below a valid extent: {where} begins at 0, and the range begins at {show_size(start)}",
         f"line {line}: {does} {where} from {{rhs}}, which is negative",
         "tw.load(.., fill=..) to read outside" if verb == "load" else "a range that begins at 0 or above" + _clip(verb),
     )
@@ -241,9 +241,9 @@ def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str,
     b.require(
         end,
         extent,
-        f"{does} beyond a valid extent: {where} has the size {b.show(extent)}, and the range ends at"
-        f" {b.show(upper if upper is not None else end)}",
-        f"line {line}: {does} {where} up to {{lhs}}, but its size ({b.show(extent)}) is {{rhs}}",
+        f"{does} beyond a valid extent: {where} has the size {show_size(extent)}, and the range ends at"
+        f" {show_size(upper if upper is not None else end)}",
+        f"line {line}: {does} {where} up to {{lhs}}, but its size ({show_size(extent)}) is {{rhs}}",
         "tw.load(.., fill=..) to read outside" if verb == "load" else "a range inside of the parameter" + _clip(verb),
     )
 
@@ -294,7 +294,7 @@ def store_param(b: Builder, param: Param, index: Any, value: Any, clip: bool = F
     if tile.shape != at.shape:
         if not b.broadcasts(tile.shape, at.shape):
             b.fail(
-                f"{b.show_tile(tile)} is stored to a place of the shape {b.show_shape(at.shape)} in {param.name}",
+                f"{show_tile(tile)} is stored to a place of the shape {show_shape(at.shape)} in {param.name}",
                 "a tile of that shape, or one that broadcasts to it",
             )
         tile = b.broadcast(tile, at.shape)
@@ -435,7 +435,7 @@ def load(param: Any, index: Any, fill: Any = None) -> Any:
     b = active("load")
     if not isinstance(param, Param):
         b.fail(
-            f"tw.load from {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            f"tw.load from {describe(param)}",
             "tw.load(parameter, (i, j), fill=0.0)",
         )
     return load_param(b, param, index, fill)
@@ -447,7 +447,7 @@ def store(param: Any, index: Any, value: Any, clip: bool = False) -> None:
     b = active("store")
     if not isinstance(param, Param):
         b.fail(
-            f"tw.store to {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            f"tw.store to {describe(param)}",
             "tw.store(parameter, (i, j), value)",
         )
     if not isinstance(clip, bool):
@@ -461,7 +461,7 @@ def atomic_add(param: Any, index: Any, value: Any) -> None:
     b = active("atomic_add")
     if not isinstance(param, Param):
         b.fail(
-            f"tw.atomic_add to {b.show_tile(param) if isinstance(param, Tile) else describe(param)}",
+            f"tw.atomic_add to {describe(param)}",
             "tw.atomic_add(parameter, (i,), value)",
         )
     store_param(b, param, index, value, add=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import arithmetic
 from .bounds import Axis
-from .builder import Builder, Tile, active, describe
+from .builder import Builder, Tile, active, describe, show_tile
 from .registry import builtin
 
 
@@ -58,7 +58,7 @@ def parallel(*ends: Any, tile: Any = None) -> Any:
     for end in ends:
         if isinstance(end, Tile) and end.size is None:
             b.fail(
-                f"the grid depends on data ({b.show_tile(end)}): its size must be known when the kernel is called",
+                f"the grid depends on data ({show_tile(end)}): its size must be known when the kernel is called",
                 "a size of a parameter, with the loop over the data inside of the grid point",
             )
     return Parallel(ends, tuple(_tile(b, t) for t in tiles))
@@ -105,7 +105,7 @@ def python_range(b: Builder, *arguments: Any) -> Range:
     for x in (begin, end):
         if not (arithmetic.is_size(x) or (isinstance(x, Tile) and not x.shape and x.dtype.is_integer)):
             shown = (
-                b.show_tile(x) if isinstance(x, Tile) else f"the axis {x.name}" if isinstance(x, Axis) else describe(x)
+                show_tile(x) if isinstance(x, Tile) else f"the axis {x.name}" if isinstance(x, Axis) else describe(x)
             )
             b.fail(f"range of {shown}", "integers; tw.range(axis) for the tiles of an axis")
     return Range(begin, end, step, None, True)
@@ -115,7 +115,7 @@ def _tile(b: Builder, tile: Any) -> int | None:
     if tile is None:
         return None
     if isinstance(tile, bool) or not isinstance(tile, int):
-        shown = b.show_tile(tile) if isinstance(tile, Tile) else describe(tile)
+        shown = describe(tile)
         b.fail(f"a tile size is {shown}", "a compile-time int, or None to leave it to the compiler")
     if tile < 1:
         b.fail(f"a tile size is {tile}, which is not positive", "a positive int, or None to leave it to the compiler")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .builder import Tile, active, describe
+from .builder import active, describe, show_tile
 from .ops_reduce import reduce
 from .registry import builtin
 
@@ -23,7 +23,7 @@ def assert_(condition: Any, message: str = "an assertion does not hold") -> None
         return
     condition = b.value(condition)
     if not condition.dtype.is_bool:
-        b.fail(f"tw.assert_ of {b.show_tile(condition)}: it takes bool", "a comparison")
+        b.fail(f"tw.assert_ of {show_tile(condition)}: it takes bool", "a comparison")
     if condition.shape:
         condition = reduce("all", condition, None, False)
     b.append({"op": "assert", "args": [condition.id], "message": message, "loc": b.place()})
@@ -38,7 +38,7 @@ def static_assert(condition: Any, message: str = "a static assertion does not ho
     if condition is False:
         b.fail(message, "what the message asks for")
     b.fail(
-        f"tw.static_assert of {b.show_tile(condition) if isinstance(condition, Tile) else describe(condition)}, which is known only at run time",
+        f"tw.static_assert of {describe(condition)}, which is known only at run time",
         "tw.assert_(condition, message)",
     )
 

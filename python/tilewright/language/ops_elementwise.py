@@ -14,7 +14,7 @@ from typing import Any
 from . import arithmetic, sizes
 from .arguments import dtype_argument
 from .arithmetic import elementwise, is_number, is_size, meet, plain
-from .builder import Builder, Tile, active, describe
+from .builder import Builder, Tile, active, describe, show_tile
 from .registry import builtin, method
 from .sizes import Size, size
 from .types import bool_, f32
@@ -32,7 +32,7 @@ def _float_function(name: str, meaning: str, number: Callable[[float], float] | 
             x = b.cast(b.value(x), arithmetic.f64, weak=True)
         x = b.value(x)
         if not x.dtype.is_float:
-            b.fail(f"tw.{name} of {x.dtype.name} ({b.show_tile(x)}): it takes floats", f"tw.{name}(x.to(tw.f32))")
+            b.fail(f"tw.{name} of {x.dtype.name} ({show_tile(x)}): it takes floats", f"tw.{name}(x.to(tw.f32))")
         return elementwise(b, name, (x,), f"tw.{name}")
 
     function.__name__ = function.__qualname__ = name
@@ -207,7 +207,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         return x if condition else y
     condition = b.value(condition)
     if not condition.dtype.is_bool:
-        b.fail(f"tw.where takes a bool tile, not {b.show_tile(condition)}", "a comparison, x != 0")
+        b.fail(f"tw.where takes a bool tile, not {show_tile(condition)}", "a comparison, x != 0")
     if not any(isinstance(v, bool) or (isinstance(v, Tile) and not v.weak) for v in (x, y)) and condition.shape:
         b.fail("tw.where of two numbers has no dtype", "tw.full((), 1.0, tw.f32) for one of them")
     (x, y), compute, dtype, weak = meet(b, (x, y), "tw.where")

@@ -11,7 +11,7 @@ from typing import Any
 from . import arithmetic, promotion, sizes
 from .arguments import axes_argument, axis_argument
 from .arithmetic import is_size, plain
-from .builder import Tile, active, describe
+from .builder import Tile, active, describe, show_size
 from .ops_tile import reshape
 from .registry import builtin, method
 from .sizes import ONE, size
@@ -171,7 +171,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     x = b.value(x)
     if not is_size(k):
         b.fail(
-            f"tw.topk with k = {b.show_tile(k) if isinstance(k, Tile) else describe(k)}: the shape of a tile cannot depend on data",
+            f"tw.topk with k = {describe(k)}: the shape of a tile cannot depend on data",
             "a compile-time int (k: tw.const)",
         )
     along = axis_argument(b, x, axis, "tw.topk")
@@ -180,7 +180,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     b.require(
         size(k),
         x.shape[along],
-        f"tw.topk of {k} elements along a dimension of {b.show(x.shape[along])}",
+        f"tw.topk of {k} elements along a dimension of {show_size(x.shape[along])}",
         f"line {b.place()[0]}: tw.topk takes {{lhs}} elements of a dimension that has {{rhs}}",
         "k of at most the size of that dimension",
     )

@@ -13,7 +13,7 @@ from . import arithmetic, promotion, sizes
 from .arguments import axes_argument, axis_argument, dtype_argument, shape_argument
 from .arithmetic import Span, is_size, plain
 from .bounds import Axis
-from .builder import Tile, active, describe
+from .builder import Tile, active, describe, show_shape, show_size, show_tile
 from .registry import builtin, method
 from .sizes import ONE, size
 from .types import f32, i32, i64
@@ -44,8 +44,8 @@ def matmul(x: Any, y: Any) -> Any:
         y = b.view(y, (*y.shape, ONE), [(0, [(0, 1)])])
     if not b.same(x.shape[-1], y.shape[-2]):
         b.fail(
-            f"a matrix product of {b.show_tile(x)} and {b.show_tile(y)}: the inner dimensions {b.show(x.shape[-1])} and"
-            f" {b.show(y.shape[-2])} differ",
+            f"a matrix product of {show_tile(x)} and {show_tile(y)}: the inner dimensions {show_size(x.shape[-1])} and"
+            f" {show_size(y.shape[-2])} differ",
             "`x @ y.T` if y is transposed"
             if len(y.shape) == 2 and x.shape[-1] == y.shape[-1]
             else "tiles that share the inner axis",
@@ -93,7 +93,7 @@ def full(shape: Any, value: Any, dtype: Any) -> Any:
         else arithmetic.assigned(b, value, dtype, "the tile that tw.full makes")
     )
     if filled.shape:
-        b.fail(f"tw.full of {b.show_tile(filled)}", "a number, or tw.broadcast_to(x, shape)")
+        b.fail(f"tw.full of {show_tile(filled)}", "a number, or tw.broadcast_to(x, shape)")
     return b.broadcast(filled, dims)
 
 
@@ -176,7 +176,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     x, dims = b.value(x), shape_argument(b, shape, "tw.broadcast_to")
     if not b.broadcasts(x.shape, dims):
         b.fail(
-            f"a tile {b.show_shape(x.shape)} does not broadcast to {b.show_shape(dims)}",
+            f"a tile {show_shape(x.shape)} does not broadcast to {show_shape(dims)}",
             "equal sizes, or 1, counted from the last",
         )
     return b.broadcast(x, dims)
@@ -201,7 +201,7 @@ def reshape(x: Any, shape: Any) -> Any:
         rest = sizes.divide_exactly(total, sizes.product(known)) if len(unknown) == 1 else None
         if rest is None:
             b.fail(
-                f"tw.reshape of {b.show_shape(x.shape)} cannot find the size for -1",
+                f"tw.reshape of {show_shape(x.shape)} cannot find the size for -1",
                 "one -1, and sizes whose product divides the number of elements",
             )
         dims = list(known)
@@ -209,7 +209,7 @@ def reshape(x: Any, shape: Any) -> Any:
         known = tuple(dims)
     if sizes.product(known) != total:
         b.fail(
-            f"tw.reshape of {b.show_shape(x.shape)} to {b.show_shape(known)}: {b.show(total)} and {b.show(sizes.product(known))} elements",
+            f"tw.reshape of {show_shape(x.shape)} to {show_shape(known)}: {show_size(total)} and {show_size(sizes.product(known))} elements",
             "sizes with the same product; split a dimension by declaring it as a product (In[f32, M, H*D])",
         )
     if known == x.shape:
@@ -226,7 +226,7 @@ def permute(x: Any, *order: Any) -> Any:
         order = order[0]
     dims = [axis_argument(b, x, d, "tw.permute") for d in order]
     if sorted(dims) != list(range(len(x.shape))):
-        b.fail(f"tw.permute by {tuple(order)} of a tile {b.show_shape(x.shape)}", "every dimension once")
+        b.fail(f"tw.permute by {tuple(order)} of a tile {show_shape(x.shape)}", "every dimension once")
     entries = [(0, [(dims.index(d), 1)]) for d in range(len(dims))]
     return b.view(x, tuple(x.shape[d] for d in dims), entries)
 
@@ -251,7 +251,7 @@ def squeeze(x: Any, axis: Any) -> Any:
     for a in axes:
         if x.shape[a] != 1:
             b.fail(
-                f"tw.squeeze of dimension {a} of {b.show_shape(x.shape)}, whose size is {b.show(x.shape[a])}",
+                f"tw.squeeze of dimension {a} of {show_shape(x.shape)}, whose size is {show_size(x.shape[a])}",
                 "a dimension of size 1",
             )
     kept = [d for d in range(len(x.shape)) if d not in axes]
@@ -266,7 +266,7 @@ def expand_dims(x: Any, axis: int) -> Any:
     x = b.value(x)
     rank = len(x.shape) + 1
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        b.fail(f"tw.expand_dims at {describe(axis)} of {b.show_shape(x.shape)}", f"an axis in {-rank} .. {rank - 1}")
+        b.fail(f"tw.expand_dims at {describe(axis)} of {show_shape(x.shape)}", f"an axis in {-rank} .. {rank - 1}")
     at = axis % rank
     entries = [(0, [(d + (d >= at), 1)]) for d in range(rank - 1)]
     return b.view(x, (*x.shape[:at], ONE, *x.shape[at:]), entries)
@@ -295,7 +295,7 @@ def concat(tiles: Sequence[Any], axis: int = 0) -> Any:
         for d, s in enumerate(values[0].shape):
             if len(t.shape) != len(values[0].shape) or (d != along and not b.same(t.shape[d], s)):
                 b.fail(
-                    f"tw.concat along axis {along} of {b.show_tile(values[0])} and {b.show_tile(t)}: the other dimensions must be equal",
+                    f"tw.concat along axis {along} of {show_tile(values[0])} and {show_tile(t)}: the other dimensions must be equal",
                     "tiles that differ only along that axis",
                 )
         total = total + t.shape[along]
@@ -321,7 +321,7 @@ def slice(x: Any, start: Any, size_: Any, axis: int = 0) -> Any:
         b.require(
             low,
             high,
-            f"tw.slice reads {b.show(begin)} .. {b.show(begin + length)} of a dimension of {b.show(x.shape[along])}",
+            f"tw.slice reads {show_size(begin)} .. {show_size(begin + length)} of a dimension of {show_size(x.shape[along])}",
             f"line {b.place()[0]}: tw.slice leaves its tile: {{lhs}} is above {{rhs}}",
             "a range inside of the tile",
         )
