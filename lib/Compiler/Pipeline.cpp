@@ -73,6 +73,8 @@ nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector
       entry["flops"] = step.launch.flops.str();
       entry["bytes"] = step.launch.bytesMoved.str();
       entry["pack"] = step.key.starts_with("pack ");
+      if (!step.structure.empty())
+        entry["structure"] = step.structure;
       if (kernel.built && listed.insert(kernel.code.get()).second) {
         entry["built_s"] = kernel.seconds;
         for (const host::Phase &phase : kernel.phases)
@@ -91,7 +93,8 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
   show(options, 5, "graph", std::string(text));
   CompileResult result;
   Module module;
-  if (kernel::Program::recognises(text)) {
+  const bool isKernel = kernel::Program::recognises(text);
+  if (isKernel) {
     kernel::Program program = kernel::Program::parse(text);
     watch.mark("parse");
     importer::KernelModule imported = importer::importKernel(program);
@@ -120,6 +123,7 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
   }
 
   TileTarget target = host::tileTarget(options.level, options.threads);
+  target.streaming = isKernel;
   std::vector<PlannedStep> steps = planSteps(module, fused.groups, target);
   watch.mark("plan");
   std::vector<KernelOutcome> kernels = provideKernels(steps, options);

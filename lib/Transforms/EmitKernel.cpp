@@ -335,6 +335,78 @@ KernelArguments argumentsOf(const KernelPlan &plan) {
 
 LaunchPlan launchOf(const KernelPlan &plan) { return plan.launch; }
 
+namespace {
+
+class Writer {
+public:
+  explicit Writer(const KernelPlan &plan) : plan(plan) {}
+
+  std::string run() {
+    for (const KernelAxis &axis : plan.body->grid)
+      line("grid " + text(axis));
+    region(plan.body->body);
+    for (const auto &[id, offset] : plan.scratch)
+      line("tile b" + std::to_string(id) + " " + std::string(nameOf(plan.types.at(id))) + " at " + offset.str());
+    line("scratch " + plan.bytes.str() + " bytes a thread");
+    return out;
+  }
+
+private:
+  const KernelPlan &plan;
+  std::string out;
+  unsigned depth = 0;
+
+  void line(const std::string &text) { out += std::string(2 * depth, ' ') + text + "\n"; }
+
+  static std::string text(const KernelAxis &axis) {
+    std::string result = axis.name + ": s" + std::to_string(axis.start);
+    if (axis.size)
+      result += ", s" + std::to_string(*axis.size);
+    return result + " in [" + axis.begin.str() + ", " + axis.end.str() + ") by " + std::to_string(axis.tile);
+  }
+
+  void inner(const Region &r) {
+    ++depth;
+    region(r);
+    --depth;
+  }
+
+  void region(const Region &r) {
+    for (const auto &item : r.items) {
+      if (auto *block = std::get_if<KernelBlock>(&item)) {
+        for (const KernelPlan::Piece &piece : plan.blocks.at(block)) {
+          std::string all = str(piece.group);
+          for (size_t at = 0; at < all.size();) {
+            size_t end = all.find('\n', at);
+            line(all.substr(at, end - at));
+            at = end == std::string::npos ? all.size() : end + 1;
+          }
+        }
+      } else if (auto *loop = std::get_if<KernelFor>(&item)) {
+        line("for " + text(loop->axis));
+        inner(*loop->body);
+      } else if (auto *choice = std::get_if<KernelIf>(&item)) {
+        line("if b" + std::to_string(choice->condition));
+        inner(*choice->then);
+        line("else");
+        inner(*choice->otherwise);
+      } else if (auto *again = std::get_if<KernelWhile>(&item)) {
+        line("while");
+        inner(*again->before);
+        line("do, if b" + std::to_string(again->condition));
+        inner(*again->body);
+      } else {
+        const auto &bind = std::get<KernelBind>(item);
+        line("s" + std::to_string(bind.symbol) + " = b" + std::to_string(bind.value));
+      }
+    }
+  }
+};
+
+} // namespace
+
+std::string str(const KernelPlan &plan) { return Writer(plan).run(); }
+
 std::string keyOf(const KernelPlan &plan) {
   std::string key = "kernel " + std::to_string(plan.moduleSymbols) + "\n" + plan.body->text;
   for (const auto &tile : plan.body->largest)

@@ -92,6 +92,7 @@ private:
   ExprEmitter e;
   unsigned rank, wide;
   bool anyArg = false;
+  bool streaming = false; // whole tiles that are being emitted are aligned and bypass the caches
   Value scratchBase;
 
   /// Extents of the dimensions outside of a point.
@@ -223,7 +224,10 @@ private:
     for (const Nest &member : group.members)
       for (const Store &store : member.stores)
         e.hoist(store.value, mask);
-    vectorLoops(plan.vectorDim, begin, end, {}, [&](ValueRange, bool) {
+    SmallVector<const Nest *> members;
+    for (const Nest &member : group.members)
+      members.push_back(&member);
+    storingLoops(plan.vectorDim, begin, end, members, {}, [&](ValueRange, bool) {
       rowValues.clear();
       for (const Nest &member : group.members)
         emitMember(member);
@@ -236,8 +240,12 @@ private:
       Value value = e.emit(store.value);
       rowValues[store.access.buffer] = value;
       if (!group.local.count(store.access.buffer))
-        e.store(store.access, value, store.value->type);
+        storeResult(store.access, value, store.value->type);
     }
+  }
+
+  void storeResult(const Access &access, Value value, DType type) {
+    e.store(access, value, type, streaming && !e.valid && streams(access, plan.vectorDim));
   }
 
   //===--- Loops ---===//
@@ -277,6 +285,77 @@ private:
     std::copy(narrowOut.begin(), narrowOut.end(), out.begin() + half);
     e.width = wide;
     return out;
+  }
+
+  /// vectorLoops in two versions where the kernel may stream: large results are written past the caches. Without
+  /// carried values a first step ends where they are aligned; sums must not depend on addresses, so that loops with
+  /// carried values stream only what is aligned from the start.
+  SmallVector<Value> storingLoops(unsigned dim, Value begin, Value end, ArrayRef<const Nest *> members, ValueRange init,
+                                  Body body) {
+    SmallVector<const Store *> stores;
+    if (plan.streamed)
+      for (const Nest *member : members)
+        for (const Store &store : member->stores)
+          if (!group.local.count(store.access.buffer) && streams(store.access, dim))
+            stores.push_back(&store);
+    if (stores.empty())
+      return vectorLoops(dim, begin, end, init, body);
+    Value use = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt, e.sizeValue(*plan.streamed),
+                                        e.constantIndex(LoopPlan::kStreamingBytes));
+    auto demand = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+      use = b.create<arith::AndIOp>(loc, use, b.create<arith::CmpIOp>(loc, predicate, x, y));
+    };
+    Value head = init.empty() ? Value() : e.constantIndex(0);
+    e.index[dim] = begin;
+    for (const Store *store : stores) {
+      Value beyond =
+          b.create<tile::MisalignmentOp>(loc, e.operands.buffer(store->access.buffer), e.offsetOf(store->access));
+      Value bytes =
+          b.create<arith::AndIOp>(loc, b.create<arith::SubIOp>(loc, e.constantIndex(64), beyond), e.constantIndex(63));
+      Value elements = b.create<arith::DivUIOp>(loc, bytes, e.constantIndex(sizeOf(store->value->type)));
+      if (head)
+        demand(arith::CmpIPredicate::eq, elements, head);
+      else
+        head = elements;
+    }
+    e.index[dim] = nullptr;
+    Value first = b.create<arith::AddIOp>(loc, begin, head);
+    demand(arith::CmpIPredicate::sle, b.create<arith::AddIOp>(loc, first, e.constantIndex(wide)), end);
+    auto choice = b.create<scf::IfOp>(loc, init.getTypes(), use, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    auto branch = [&](Block *block, bool streamed) {
+      b.setInsertionPointToStart(block);
+      if (streamed && init.empty())
+        alignedStart(dim, begin, first, body);
+      streaming = streamed;
+      SmallVector<Value> results = vectorLoops(dim, streamed ? first : begin, end, init, body);
+      streaming = false;
+      if (!init.empty())
+        b.create<scf::YieldOp>(loc, results);
+    };
+    branch(choice.thenBlock(), true);
+    branch(choice.elseBlock(), false);
+    return choice.getResults();
+  }
+
+  /// Stores that step by one element along the vector dimension alone may bypass the caches.
+  bool streams(const Access &access, unsigned dim) const {
+    return dim < access.coefs.size() && access.coefs[dim].isConstant(1) && access.indirect.empty();
+  }
+
+  /// Single vectors with a valid extent, up to the element from which results are aligned.
+  void alignedStart(unsigned dim, Value begin, Value end, Body body) {
+    auto loop = b.create<scf::ForOp>(loc, begin, end, e.constantIndex(target.lanes));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    ExprEmitter::Scope scope(e);
+    e.index[dim] = loop.getInductionVar();
+    e.width = target.lanes;
+    e.valid = b.create<arith::SubIOp>(loc, end, loop.getInductionVar());
+    body({}, false);
+    e.valid = nullptr;
+    e.index[dim] = nullptr;
+    e.width = wide;
   }
 
   /// Loops over dimensions [dim, end) one element at a time, around `body`.
@@ -415,7 +494,7 @@ private:
           if (auto it = scratch.find(buffer); it != scratch.end())
             storeScratch(it->second, value);
           else if (!group.local.count(buffer))
-            e.store(store.access, value, store.value->type);
+            storeResult(store.access, value, store.value->type);
           rowValues[buffer] = value;
         }
         continue;
@@ -507,8 +586,8 @@ private:
     }
     e.width = wide;
     SmallVector<Value> done = scalarLoops(outerRank(), lastDim, init, [&](ValueRange carried) {
-      return vectorLoops(lastDim, e.constantIndex(0), e.sizeValue(group.row.back()), carried,
-                         [&](ValueRange inner, bool) { return body(phase, members, inner); });
+      return storingLoops(lastDim, e.constantIndex(0), e.sizeValue(group.row.back()), members, carried,
+                          [&](ValueRange inner, bool) { return body(phase, members, inner); });
     });
     size_t half = init.size() / 2, at = 0;
     for (Accumulator &sum : sums) {

@@ -180,7 +180,7 @@ Value ExprEmitter::emitLoad(const Access &access, DType type) {
   return b.create<tile::LoadOp>(loc, tileType(type), buffer, offsetOf(access), stride, valids);
 }
 
-void ExprEmitter::store(const Access &access, Value value, DType) {
+void ExprEmitter::store(const Access &access, Value value, DType, bool streaming) {
   Value buffer = operands.buffer(access.buffer);
   ValueRange valids = valid && width ? ValueRange(valid) : ValueRange();
   if (!varies(access)) {
@@ -195,7 +195,8 @@ void ExprEmitter::store(const Access &access, Value value, DType) {
     b.create<tile::ScatterOp>(loc, value, buffer, offsetOf(access), indices, b.getIndexAttr(1), valids);
     return;
   }
-  b.create<tile::StoreOp>(loc, value, buffer, offsetOf(access), strideOf(*this, access.coefs[vectorDim]), valids);
+  b.create<tile::StoreOp>(loc, value, buffer, offsetOf(access), strideOf(*this, access.coefs[vectorDim]), valids,
+                          streaming);
 }
 
 Value ExprEmitter::emit(ExprRef e) {

@@ -74,7 +74,8 @@ public:
   mlir::Value emit(ExprRef e);
   /// Emits now what in e does not depend on `dims`, so that it is computed outside of the loops over these.
   void hoist(ExprRef e, uint64_t dims);
-  void store(const Access &access, mlir::Value value, DType type);
+  void store(const Access &access, mlir::Value value, DType type, bool streaming = false);
+  mlir::Value offsetOf(const Access &access); // without the vector dimension's own step
 
   mlir::Value combine(ReduceKind kind, DType type, mlir::Value x, mlir::Value y);
   mlir::Value identity(ReduceKind kind, DType type, bool tile);
@@ -93,7 +94,6 @@ private:
   uint64_t dims(ExprRef e);
   mlir::Value lookup(ExprRef e);
   mlir::Value emitLoad(const Access &access, DType type);
-  mlir::Value offsetOf(const Access &access); // without the vector dimension's own step
   mlir::Value emitOp(ExprRef e, llvm::ArrayRef<mlir::Value> x, bool tile);
   mlir::Value emitCast(mlir::Value x, DType from, DType to);
   mlir::Value emitIntegerDivision(ScalarOp op, DType type, mlir::Value x, mlir::Value y);

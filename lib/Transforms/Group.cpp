@@ -76,15 +76,35 @@ private:
     for (BufferId b : writesOf(nest))
       for (unsigned g : writtenBy[b])
         last = std::max<int>(last, g);
-    if (last >= 0 && movable(nest, last) && join(groups[last], nest)) {
+    int joined = last >= 0 && movable(nest, last) && join(groups[last], nest) ? last : joinNeighbour(nest, last);
+    if (joined >= 0) {
       for (BufferId b : writesOf(nest))
-        if (writtenBy[b].empty() || writtenBy[b].back() != unsigned(last))
-          writtenBy[b].push_back(last);
+        if (writtenBy[b].empty() || writtenBy[b].back() != unsigned(joined))
+          writtenBy[b].push_back(joined);
       return;
     }
     for (BufferId b : writesOf(nest))
       writtenBy[b].push_back(groups.size());
     groups.push_back(start(std::move(nest)));
+  }
+
+  /// A group after `last` that reads memory which the nest reads too: walked once, it is loaded once.
+  int joinNeighbour(Nest &nest, int last) {
+    std::set<BufferId> reading = readsOf(nest);
+    for (int g = int(groups.size()) - 1; g > last; --g) {
+      if (groups[g].kind != Group::Loops)
+        continue;
+      bool shares = std::any_of(groups[g].members.begin(), groups[g].members.end(), [&](const Nest &member) {
+        bool found = false;
+        forEachRead(member, [&](const Access &access, DType) {
+          found |= reading.count(access.buffer) && !module.buffers[access.buffer].elements.isConstant(1);
+        });
+        return found;
+      });
+      if (shares && movable(nest, g) && join(groups[g], nest))
+        return g;
+    }
+    return -1;
   }
 
   /// May the nest run where group `target` runs, before the groups after it?

@@ -115,6 +115,17 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
   return plan;
 }
 
+bool mayStream(const Group &group, const LoopPlan &plan) {
+  if (plan.column || plan.vectorDim < 0)
+    return false;
+  for (const Nest &member : group.members)
+    for (const Store &store : member.stores)
+      if (!group.local.count(store.access.buffer) && size_t(plan.vectorDim) < store.access.coefs.size() &&
+          store.access.coefs[plan.vectorDim].isConstant(1) && store.access.indirect.empty())
+        return true;
+  return false;
+}
+
 LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &target) {
   LaunchPlan launch;
   unsigned rank = group.outer.size() + group.row.size();

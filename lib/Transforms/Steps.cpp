@@ -28,7 +28,8 @@ private:
 
   void add(const Group &group, const KernelKey &key, const std::string &prefix, const LaunchPlan &launch,
            decltype(PlannedStep::emit) emit, int64_t packs = -1) {
-    steps.push_back({&group, key.text(), prefix + kernelName(group), std::move(emit), key.arguments(), launch, packs});
+    steps.push_back(
+        {&group, key.text(), prefix + kernelName(group), std::move(emit), key.arguments(), launch, packs, ""});
   }
 
   void plan(Group &group) {
@@ -36,7 +37,13 @@ private:
     case Group::Loops: {
       LoopPlan loops = planLoops(module.pool, group);
       KernelKey key(group, module);
-      add(group, key, "", launchOf(group, loops, target),
+      LaunchPlan launch = launchOf(group, loops, target);
+      if (target.streaming && mayStream(group, loops)) {
+        loops.streamed = launch.bytesMoved;
+        key.addText(" streamed");
+        key.addSize(launch.bytesMoved);
+      }
+      add(group, key, "", launch,
           [&group, loops, key, target = target](mlir::MLIRContext &context, llvm::StringRef symbol) {
             return emitLoops(context, group, loops, key, target, symbol);
           });
@@ -46,7 +53,7 @@ private:
       planProduct(group);
       return;
     case Group::External:
-      steps.push_back({&group, "", "", nullptr, {}, {}, -1});
+      steps.push_back({&group, "", "", nullptr, {}, {}, -1, ""});
       return;
     case Group::Attention:
       planFusedAttention(group);
@@ -104,11 +111,10 @@ private:
 
   void planStructured(Group &group) {
     std::shared_ptr<const KernelPlan> plan = planKernel(module, group.members.front(), target);
-    steps.push_back({&group, keyOf(*plan), kernelName(group),
-                     [plan](mlir::MLIRContext &context, llvm::StringRef symbol) {
-                       return emitKernel(context, *plan, symbol);
-                     },
-                     argumentsOf(*plan), launchOf(*plan), -1});
+    steps.push_back(
+        {&group, keyOf(*plan), kernelName(group),
+         [plan](mlir::MLIRContext &context, llvm::StringRef symbol) { return emitKernel(context, *plan, symbol); },
+         argumentsOf(*plan), launchOf(*plan), -1, str(*plan)});
   }
 
   void planProduct(Group &group) {

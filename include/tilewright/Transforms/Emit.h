@@ -22,6 +22,7 @@ struct TileTarget {
   std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &, const host::AttentionKind &,
                                                   llvm::StringRef name)>
       buildAttention;
+  bool streaming = false; // large results are written past the caches: what is computed next does not read them
 };
 
 /// The launch of a kernel, in run-time sizes.
@@ -41,9 +42,14 @@ struct LoopPlan {
   bool column = false;           // the vector runs along the last outer dimension
   bool chunked = false;          // pointwise: the last dimension is cut into chunks of kChunk
   std::vector<unsigned> phaseOf; // per member
+  /// Bytes that the kernel moves, if some stores are to bypass the caches where that is beyond kStreamingBytes.
+  std::optional<SizeExpr> streamed;
+  static constexpr int64_t kStreamingBytes = int64_t(48) << 20;
   static constexpr int64_t kChunk = 4096;
 };
 LoopPlan planLoops(ExprPool &pool, Group &group); // may permute the dimensions of a pointwise group
+/// Whether the group writes vectors that could bypass the caches.
+bool mayStream(const Group &group, const LoopPlan &plan);
 LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &target);
 
 /// Emits `tile.kernel @name` for a Loops group.
@@ -77,6 +83,8 @@ struct KernelPlan;
 std::shared_ptr<const KernelPlan> planKernel(Module &module, const Nest &nest, const TileTarget &target);
 KernelArguments argumentsOf(const KernelPlan &plan);
 LaunchPlan launchOf(const KernelPlan &plan);
+/// Control flow and fused pieces as text, with what each tile takes of the scratch.
+std::string str(const KernelPlan &plan);
 /// What the kernel is specialised on.
 std::string keyOf(const KernelPlan &plan);
 mlir::OwningOpRef<mlir::ModuleOp> emitKernel(mlir::MLIRContext &context, const KernelPlan &plan, llvm::StringRef name);

@@ -19,6 +19,9 @@ struct PlannedStep {
   /// The buffer of panels that this step fills, if what they hold depends on a parameter alone; else -1.
   int64_t packs = -1;
 
+  /// Of a structured kernel: its control flow and fused pieces, for explain.
+  std::string structure;
+
   bool isExternal() const { return key.empty(); }
 };
 

@@ -283,11 +283,11 @@ LogicalResult LoadOp::verify() {
 }
 
 void StoreOp::build(OpBuilder &builder, OperationState &state, Value value, Value buffer, Value offset,
-                    ArrayRef<OpFoldResult> strides, ValueRange valid) {
+                    ArrayRef<OpFoldResult> strides, ValueRange valid, bool streaming) {
   SmallVector<Value> values;
   SmallVector<int64_t> integers;
   split(strides, values, integers);
-  build(builder, state, value, buffer, offset, values, builder.getDenseI64ArrayAttr(integers), valid);
+  build(builder, state, value, buffer, offset, values, builder.getDenseI64ArrayAttr(integers), valid, streaming);
 }
 
 SmallVector<OpFoldResult> StoreOp::getMixedStrides() { return mixed(getContext(), getStaticStrides(), getStrides()); }
@@ -295,6 +295,8 @@ SmallVector<OpFoldResult> StoreOp::getMixedStrides() { return mixed(getContext()
 LogicalResult StoreOp::verify() {
   if (failed(verifyElements(*this, getValue().getType(), getBuffer().getType(), "writes")))
     return failure();
+  if (getStreaming() && (hasValid() || getStaticStrides().size() != 1 || getStaticStrides().front() != 1))
+    return emitOpError("streams whole contiguous tiles of rank 1 only");
   return verifyAccess(*this, getValue().getType(), getStaticStrides(), getStrides(), getValid());
 }
 

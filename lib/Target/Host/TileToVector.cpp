@@ -58,7 +58,7 @@ public:
   bool run(Operation *op) {
     return llvm::TypeSwitch<Operation *, bool>(op)
         .Case<tile::LoadOp, tile::StoreOp, tile::GatherOp, tile::ScatterOp, tile::ReduceOp, tile::SplatOp, tile::IotaOp,
-              tile::CheckIndexOp>([&](auto typed) {
+              tile::CheckIndexOp, tile::MisalignmentOp>([&](auto typed) {
           lower(typed);
           return true;
         })
@@ -79,7 +79,7 @@ private:
   void lower(tile::StoreOp op) {
     VectorAccess memory(b, target, op.getBuffer(), op.getOffset());
     if (isa<VectorType>(op.getValue().getType()))
-      memory.store(op.getValue(), op.getMixedStrides().front(), firstOf(op.getValid()));
+      memory.store(op.getValue(), op.getMixedStrides().front(), firstOf(op.getValid()), op.getStreaming());
     else
       memory.storeScalar(op.getValue());
   }
@@ -108,6 +108,17 @@ private:
   void lower(tile::IotaOp op) {
     Value result = op.getResult();
     result.replaceAllUsesWith(iota(b, cast<VectorType>(result.getType())));
+  }
+
+  void lower(tile::MisalignmentOp op) {
+    int64_t bytes = (cast<tile::BufferType>(op.getBuffer().getType()).getElementType().getIntOrFloatBitWidth() + 7) / 8;
+    Type i64 = b.getI64Type();
+    Value base = b.create<LLVM::PtrToIntOp>(i64, b.create<tile::AddressOp>(op.getBuffer()));
+    Value offset = b.create<arith::IndexCastOp>(i64, op.getOffset());
+    Value address = b.create<arith::AddIOp>(
+        base, b.create<arith::MulIOp>(offset, b.create<arith::ConstantOp>(b.getI64IntegerAttr(bytes))));
+    Value beyond = b.create<arith::AndIOp>(address, b.create<arith::ConstantOp>(b.getI64IntegerAttr(63)));
+    op.getResult().replaceAllUsesWith(b.create<arith::IndexCastOp>(b.getIndexType(), beyond).getResult());
   }
 
   void lower(tile::CheckIndexOp op);

@@ -225,11 +225,11 @@ Value VectorAccess::loadAt(VectorType type, Value positions, Value valid, Value 
 // Stores
 //===----------------------------------------------------------------------===//
 
-void VectorAccess::store(Value vector, OpFoldResult stride, Value valid) {
+void VectorAccess::store(Value vector, OpFoldResult stride, Value valid, bool streaming) {
   std::optional<int64_t> constant = getConstantIntValue(stride);
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
   if (constant == 1)
-    return storeContiguous(toMemory(vector), valid);
+    return storeContiguous(toMemory(vector), valid, streaming);
   storeAt(toMemory(vector), positionsOf(stride, lanes), valid);
 }
 
@@ -246,8 +246,12 @@ static void forValidLanes(ImplicitLocOpBuilder &b, Value valid, int64_t lanes, f
                        });
 }
 
-void VectorAccess::storeContiguous(Value vector, Value valid) {
+void VectorAccess::storeContiguous(Value vector, Value valid, bool streaming) {
   unsigned alignment = alignmentOf(stored);
+  if (streaming) {
+    b.create<LLVM::StoreOp>(vector, base, /*alignment=*/64, /*isVolatile=*/false, /*isNonTemporal=*/true);
+    return;
+  }
   if (!valid) {
     b.create<LLVM::StoreOp>(vector, base, alignment);
     return;

@@ -25,7 +25,7 @@ public:
 
   /// `valid` may be null: everything is valid. `fill` may be null: zero.
   mlir::Value load(mlir::VectorType type, mlir::OpFoldResult stride, mlir::Value valid, mlir::TypedAttr fill);
-  void store(mlir::Value vector, mlir::OpFoldResult stride, mlir::Value valid);
+  void store(mlir::Value vector, mlir::OpFoldResult stride, mlir::Value valid, bool streaming = false);
   mlir::Value gather(mlir::VectorType type, mlir::Value indices, mlir::OpFoldResult stride, mlir::Value valid,
                      mlir::TypedAttr fill);
   void scatter(mlir::Value vector, mlir::Value indices, mlir::OpFoldResult stride, mlir::Value valid);
@@ -35,7 +35,7 @@ private:
   mlir::Value loadBroadcast(mlir::VectorType type, mlir::Value valid, mlir::Value fill);
   /// Elements at the given positions (a vector of index).
   mlir::Value loadAt(mlir::VectorType type, mlir::Value positions, mlir::Value valid, mlir::Value fill);
-  void storeContiguous(mlir::Value vector, mlir::Value valid);
+  void storeContiguous(mlir::Value vector, mlir::Value valid, bool streaming);
   void storeAt(mlir::Value vector, mlir::Value positions, mlir::Value valid);
 
   mlir::Value pointer(mlir::Value position);

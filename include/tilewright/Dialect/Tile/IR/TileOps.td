@@ -102,17 +102,29 @@ def Tile_StoreOp : Tile_AccessOp<"store"> {
   let summary = "Stores a tile or a scalar";
   let description = [{
     `tile.store %t, %y[%o] strides [1] valid [%n] : tensor<16xf32>, !tile.buffer<f32>`: addresses as in tile.load. Nothing beyond the valid
-    extent is touched. Where several elements have one address (stride 0), the last one stays.
+    extent is touched. Where several elements have one address (stride 0), the last one stays. `{streaming}` writes past the caches: a whole
+    contiguous tile at an address that is a multiple of 64 bytes (see tile.misalignment). The kernel ends with a fence.
   }];
   let arguments = (ins Tile_TileOrScalar:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer, Index:$offset,
-                       Variadic<Index>:$strides, DenseI64ArrayAttr:$static_strides, Variadic<Index>:$valid);
+                       Variadic<Index>:$strides, DenseI64ArrayAttr:$static_strides, Variadic<Index>:$valid,
+                       UnitAttr:$streaming);
   let assemblyFormat = [{
     $value `,` $buffer `[` $offset `]` custom<Access>($strides, $static_strides, $valid) attr-dict `:` type($value) `,` qualified(type($buffer))
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::llvm::ArrayRef<::mlir::OpFoldResult>":$strides,
-                                 CArg<"::mlir::ValueRange", "{}">:$valid)>];
+                                 CArg<"::mlir::ValueRange", "{}">:$valid, CArg<"bool", "false">:$streaming)>];
   let extraClassDeclaration = accessDeclarations;
+}
+
+def Tile_MisalignmentOp : Tile_Op<"misalignment", [Pure]> {
+  let summary = "How far an element is beyond a multiple of 64 bytes";
+  let description = [{
+    `%m = tile.misalignment %y[%o] : !tile.buffer<f32>`: the address of element `offset` modulo 64, in bytes.
+  }];
+  let arguments = (ins Tile_BufferType:$buffer, Index:$offset);
+  let results = (outs Index:$bytes);
+  let assemblyFormat = "$buffer `[` $offset `]` attr-dict `:` qualified(type($buffer))";
 }
 
 // Index tiles hold integers of 32 or 64 bits or `index`.
@@ -190,10 +202,9 @@ def Tile_AddressOp : Tile_Op<"address", [Pure]> {
 def Tile_CheckIndexOp : Tile_Op<"check_index", [AllTypesMatch<["index", "result"]>, MemoryEffects<[MemWrite]>]> {
   let summary = "An index that is certainly within bounds";
   let description = [{
-    `%j = tile.check_index %i below %bound site 3 valid [%n] : tensor<16xi64>`: `i` where `0 <= i < bound`, else 0 after recording
-    error `site` with i and bound in the kernel's context (the first error wins; `errorCode` is 1 + site). Invalid elements of a tile are
-    not checked and give 0. The offending iteration runs on with index 0, so a bound of 0 must have been ruled out or be guarded by
-    the caller: nothing at index 0 exists then.
+    `%j = tile.check_index %i below %bound site 3 valid [%n] : tensor<16xi64>`: `i` where `0 <= i < bound`; else error `site` is recorded
+    with i and bound in the kernel's context (`errorCode` is 1 + site) and the kernel ends there: nothing is read with a wrong index, which
+    matters most where the bound is 0 and no index is right. Invalid elements of a tile are not checked and give 0.
   }];
   let arguments = (ins AnyTypeOf<[I32, I64, Index, Tile_IndexTile]>:$index, Index:$bound, Variadic<Index>:$valid,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$site);
@@ -205,11 +216,19 @@ def Tile_CheckIndexOp : Tile_Op<"check_index", [AllTypesMatch<["index", "result"
 def Tile_RecordErrorOp : Tile_Op<"record_error", [MemoryEffects<[MemWrite]>]> {
   let summary = "Records an index that is out of bounds";
   let description = [{
-    `tile.record_error %i, %bound site 3`: what tile.check_index becomes on the way to an error. Writes the kernel's context unless it holds an
-    error already.
+    `tile.record_error %i, %bound site 3`: what tile.check_index becomes on the way to an error. Writes the kernel's context and ends the kernel.
   }];
   let arguments = (ins Index:$index, Index:$bound, I64Attr:$site);
   let assemblyFormat = "$index `,` $bound `site` $site attr-dict";
+}
+
+def Tile_LeaveOp : Tile_Op<"leave", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Ends the kernel after an error";
+  let description = [{
+    `tile.leave`: what follows in its block does not run, and the kernel's function returns 1. It stands for a return where structured control
+    flow has none, and becomes one when that is gone.
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 //===----------------------------------------------------------------------===//
