@@ -307,7 +307,7 @@ class Builder:
         return self.view(x, shape, [("0", [(d + (d >= axis), 1)]) for d in range(len(x.shape))])
 
     def op(self, name: str, *args: Operand, dtype: str | None = None) -> Value:
-        kinds = [a.dtype for a in args if isinstance(a, Value) and not (name == "select" and a is args[0])]
+        kinds = [a.dtype for k, a in enumerate(args) if isinstance(a, Value) and (name != "select" or k > 0)]
         common = kinds[0] if kinds else "f32"
         values = [self.lift(a, "bool" if name == "select" and k == 0 else common) for k, a in enumerate(args)]
         shape: list[str] = []
