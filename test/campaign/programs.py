@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
+import functools
 import json
 import math
+import multiprocessing
+import multiprocessing.connection
+import os
 import pathlib
+import pickle
 import random
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,15 +43,86 @@ INTEGERS = ("i8", "i32", "i64", "u8")
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
-def compile_and_run(program: Program, arguments: list[Any], level: str | None) -> None:
-    """Compiles a program for a CPU level (None: this machine's) and runs it on CPU tensors, writing outputs in place."""
-    from tilewright.language import launch
+# ----------------------------------------------------------------------------------------------------------------------
+# Compiled programs run in processes of their own, one per CPU level: the level is a process's, and a crash is a finding like others.
 
-    launch.run_program(program, arguments, level=level)
+LONGEST_RUN = 120  # seconds
 
 
-#: CPU levels that compiled programs are run at; one is drawn per case.
-LEVELS: tuple[str | None, ...] = (None, "x86-64", "avx2", "avx512")
+class Worker:
+    """A process that compiles and runs programs at one CPU level. It is started at the first use and again after it has died."""
+
+    def __init__(self, level: str) -> None:
+        self.level = level
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def run(self, program: Program, arguments: list[Any]) -> list[Any]:
+        """The arguments after the run. Raises RuntimeError with what the process says, or how it died."""
+        if self.process is None:
+            self.connection, theirs = multiprocessing.Pipe()
+            environment = {**os.environ, "TILEWRIGHT_CPU": self.level, "TILEWRIGHT_CACHE": "off"}
+            command = [sys.executable, __file__, "--serve", str(theirs.fileno())]
+            self.process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()])
+            theirs.close()
+        self.connection.send_bytes(pickle.dumps((program, arguments)))
+        try:
+            if not self.connection.poll(LONGEST_RUN):
+                self.process.kill()
+                raise RuntimeError(f"has not ended within {LONGEST_RUN} s")
+            problem, results = pickle.loads(self.connection.recv_bytes())
+        except EOFError:
+            status = self.process.wait()
+            raise RuntimeError(f"the process died with status {status}") from None
+        finally:
+            if self.process.poll() is not None:
+                self.process = None
+        if problem is not None:
+            raise RuntimeError(problem)
+        return results
+
+
+def serve(handle: int) -> None:
+    """The worker's side."""
+    from tilewright import _C
+
+    connection = multiprocessing.connection.Connection(handle)
+    while True:
+        try:
+            program, arguments = pickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        problem = None
+        try:
+            n = len(arguments)
+            graph = _C.compile_graph(json.dumps(program), n, list(range(n)), [], [], "cpu")
+            graph(list(arguments))
+        except _C.CompileFailure as failure:
+            report = json.loads(str(failure))
+            problem = f"does not compile: {report.get('message', report)}"
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        connection.send_bytes(pickle.dumps((problem, arguments)))
+
+
+@functools.cache
+def levels() -> list[str]:
+    """CPU levels that this machine has; one is drawn per case."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
+    wanted = {"avx2": ("avx2", "fma"), "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl")}
+    return ["x86-64", *(level for level, needed in wanted.items() if all(flag in flags for flag in needed))]
+
+
+@functools.cache
+def worker(level: str) -> Worker:
+    return Worker(level)
+
+
+def compile_and_run(program: Program, arguments: list[Any], level: str) -> None:
+    """Compiles a program for a CPU level and runs it on CPU tensors, writing outputs in place."""
+    results = worker(level).run(program, arguments)
+    for param, mine, theirs in zip(program["params"], arguments, results, strict=True):
+        if param["kind"] in ("out", "inout"):
+            mine.copy_(theirs)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -295,6 +372,8 @@ class Generator:
                 c = b.op("or", c, 1)
             return Known(b.op(op, a, c), dims, True, 1e9)
         op = rng.choice(["add", "sub", "mul", "div", "max", "min", "fma", "atan2"])
+        if op == "fma" and a.dtype == "f64":
+            return None  # refused at the level that has no such instruction
         if op == "div":
             return Known(b.div(a, b.add(b.abs(c), 1)), dims, False, x.size)
         if op == "fma":
@@ -651,14 +730,14 @@ class Reference:
         return None
 
 
-def other_tiles(case: Case, level: str | None) -> list[torch.Tensor]:
+def other_tiles(case: Case, level: str) -> list[torch.Tensor]:
     """The interpreter with other tile sizes and another order of grid points."""
     arguments = case.arguments()
     Interpreter(case.program, arguments, tiles=case.seed % 7 + 1, order=case.seed).run()
     return outputs(case.program, arguments)
 
 
-def whole(case: Case, level: str | None) -> list[torch.Tensor] | None:
+def whole(case: Case, level: str) -> list[torch.Tensor] | None:
     """Whole-tensor evaluation; None if the program has no such form."""
     given = [a for p, a in zip(case.program["params"], case.arguments(), strict=True) if p["kind"] != "out"]
     try:
@@ -667,19 +746,17 @@ def whole(case: Case, level: str | None) -> list[torch.Tensor] | None:
         return None
 
 
-def compiled(case: Case, level: str | None) -> list[torch.Tensor]:
+def compiled(case: Case, level: str) -> list[torch.Tensor]:
     arguments = case.arguments()
     compile_and_run(case.program, arguments, level)
     return outputs(case.program, arguments)
 
 
-Side = Callable[[Case, str | None], "list[torch.Tensor] | None"]
-SIDES: list[Side] = [other_tiles, whole]
-if importlib.util.find_spec("tilewright.language.launch") is not None:
-    SIDES.append(compiled)
+Side = Callable[[Case, str], "list[torch.Tensor] | None"]
+SIDES: tuple[Side, ...] = (other_tiles, whole, compiled)
 
 
-def failure(case: Case, side: Side, level: str | None, reference: Reference | None = None) -> str | None:
+def failure(case: Case, side: Side, level: str, reference: Reference | None = None) -> str | None:
     """What is wrong with one side; what the interpreter itself refuses raises."""
     reference = reference or Reference(case)
     try:
@@ -839,14 +916,22 @@ class DisagreementError(AssertionError):
     """A side that does not agree with the interpreter, with a small program that shows it."""
 
 
-def examine(made: Case, sides: Sequence[Side], level: str | None) -> None:
+def kind_of(wrong: str | None) -> str | None:
+    """What failures have in common while a case shrinks: wrong values, or the same text but for numbers and what follows them."""
+    if wrong is None:
+        return None
+    return "values" if re.match(r"\w+\[.*\] is ", wrong) else re.split(r"[\d(\[]", wrong, maxsplit=1)[0]
+
+
+def examine(made: Case, sides: Sequence[Side], level: str) -> None:
     """Raises DisagreementError with a small case if one of the sides does not agree with the interpreter."""
     reference = Reference(made)
     for side in sides:
         wrong = failure(made, side, level, reference)
         if wrong is None:
             continue
-        small = shrink(made, lambda c, side=side: failure(c, side, level) is not None)
+        alike = kind_of(wrong)
+        small = shrink(made, lambda c, side=side, alike=alike: kind_of(failure(c, side, level)) == alike)
         raise DisagreementError(
             f"{side.__name__} at level {level}: {wrong}\nshrunk: {failure(small, side, level)}\n"
             f"sizes {small.sizes}, values of arguments {small.hints}, seed {small.seed}\n{listing(small.program)}"
@@ -854,7 +939,7 @@ def examine(made: Case, sides: Sequence[Side], level: str | None) -> None:
 
 
 def case(rng: random.Random, arguments: Any) -> None:
-    examine(generate(rng), SIDES, rng.choice(LEVELS))
+    examine(generate(rng), SIDES, rng.choice(levels()))
 
 
 def listing(program: Program) -> str:
@@ -876,4 +961,7 @@ def listing(program: Program) -> str:
 
 
 if __name__ == "__main__":
-    _driver.run(case)
+    if sys.argv[1:2] == ["--serve"]:
+        serve(int(sys.argv[2]))
+    else:
+        _driver.run(case)

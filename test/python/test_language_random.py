@@ -30,7 +30,13 @@ def campaign():
 @pytest.mark.parametrize("seed", range(12))
 def test_random_program(campaign, seed):
     made = campaign.generate(random.Random(seed))
-    campaign.examine(made, [campaign.other_tiles, campaign.whole], None)
+    campaign.examine(made, [campaign.other_tiles, campaign.whole], "x86-64")
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 9])
+def test_random_program_compiled(campaign, seed):
+    made = campaign.generate(random.Random(seed))
+    campaign.examine(made, [campaign.compiled], campaign.levels()[-1 if seed % 2 else 0])
 
 
 def test_the_generator_repeats_itself(campaign):
@@ -54,7 +60,7 @@ def test_a_planted_fault_is_found_and_shrunk(campaign, monkeypatch):
         made = campaign.generate(random.Random(seed))
         if any(s["op"] == "exp" for s in campaign.walk(made.program["body"])):
             try:
-                campaign.examine(made, [faulty], None)
+                campaign.examine(made, [faulty], "x86-64")
             except campaign.DisagreementError as error:
                 text = str(error)
                 break

@@ -13,7 +13,7 @@ from ..dynamo.dtypes import DTYPES
 from . import semantics
 
 if TYPE_CHECKING:
-    from .whole import Whole
+    from .whole_values import Whole
 
 #: A tensor of positions that broadcasts over all dimensions of the tile, or (start, [(dimension, step)]).
 Entry = Any
