@@ -384,9 +384,9 @@ class Builder:
 
     # -- sizes from values ---------------------------------------------------------------------------------------------
 
-    def to_size(self, x: Any, what: str, end: Size | None = None, clamp: bool = False) -> Size:
+    def to_size(self, x: Any, what: str, end: Size | None = None, clamp: bool = False, name: str = "value") -> Size:
         """x as a size. A value that is known only at run time is bound to a local symbol, which must lie in 0 .. end (an error of data if it
-        does not) or, with `clamp`, becomes 0 below."""
+        does not) or, with `clamp`, becomes 0 below; messages call it `name`."""
         if isinstance(x, Size):
             return x
         if isinstance(x, int) and not isinstance(x, bool):
@@ -405,7 +405,7 @@ class Builder:
             return x.size
         if clamp:
             x = self.emit("max", (self.cast(x, i64), self.constant(0, i64)), i64)
-        key, number = self.local("value")
+        key, number = self.local(name)
         record = self.append(
             {"op": "bind", "symbol": number, "value": self.cast(x, i64).id, "min": "0", "loc": self.place()}
         )
@@ -445,10 +445,19 @@ class Builder:
         if bound is not None and bound.constant is not None and bound.constant < 0:
             self.fail(refusal, hint)
         if bound is not None and lhs is not None and rhs is not None:
-            self.relate("le", lhs, rhs, message)
+            self.relate("le", self._where_something_runs(lhs, rhs), rhs, message)
             return
         if not self._tighten(small, large):
             self.fail(f"{refusal}, as far as can be seen", hint)
+
+    def _where_something_runs(self, lhs: Size, rhs: Size) -> Size:
+        """lhs, or something smaller if an axis around this place is empty and lhs <= rhs would not hold then by itself."""
+        count = ONE
+        for axis in self.axes:
+            name = axis.end.symbol if axis.begin == 0 else None
+            if name and name in lhs.symbols() and not self.bounds.proves(rhs - lhs.replace(name, size(0))):
+                count = count * axis.end
+        return lhs if count == 1 else sizes.minimum(lhs, lhs * count)
 
     def _tighten(self, small: Size, large: Size) -> bool:
         """Gives a bound value's record the maximum under which small <= large."""

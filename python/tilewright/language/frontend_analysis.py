@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .source import FunctionSource
 
@@ -25,15 +26,15 @@ class Analysis:
 
 def analyse(source: FunctionSource) -> Analysis:
     """The analysis of a function, made once."""
-    if source.analysis is None:
+    if source.text.analysis is None:
         body = _structured(source.tree.body, in_loop=False)
         arguments = source.tree.args
         names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
         returns = _first_return(source.tree.body)
         analysis = Analysis(body, frozenset(names | set(_assigned(body))), returns)
         _Liveness(analysis).block(body, frozenset({RETURN}))
-        source.analysis = analysis
-    return source.analysis
+        source.text.analysis = analysis
+    return source.text.analysis
 
 
 def _first_return(statements: Iterable[ast.AST]) -> ast.Return | None:
@@ -123,9 +124,19 @@ def _assigned(statements: Iterable[ast.stmt]) -> list[str]:
 
 
 def _used(node: ast.AST | None) -> set[str]:
-    if node is None:
-        return set()
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    """Names that an expression or statement reads."""
+    found: set[str] = set()
+    pending: list[Any] = [node]
+    while pending:
+        n = pending.pop()
+        if isinstance(n, ast.Name):
+            if isinstance(n.ctx, ast.Load):
+                found.add(n.id)
+        elif isinstance(n, list):
+            pending += n
+        elif isinstance(n, ast.AST):
+            pending += [getattr(n, field) for field in n._fields]
+    return found
 
 
 class _Liveness:
@@ -133,6 +144,13 @@ class _Liveness:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
+        self.names: dict[int, set[str]] = {}  # of nodes that have been looked through
+
+    def used(self, node: ast.AST | None) -> set[str]:
+        found = self.names.get(id(node))
+        if found is None:
+            found = self.names[id(node)] = _used(node)
+        return found
 
     def block(self, statements: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
         live = after
@@ -144,26 +162,26 @@ class _Liveness:
         a = self.analysis
         if isinstance(s, ast.Assign):
             bound = {n for t in s.targets for n in targets(t)}
-            read: set[str] = set().union(*(_used(t) for t in s.targets))
-            return frozenset((live - bound) | read | _used(s.value))
+            read: set[str] = set().union(*(self.used(t) for t in s.targets))
+            return frozenset((live - bound) | read | self.used(s.value))
         if isinstance(s, ast.AnnAssign):
-            return frozenset((live - set(targets(s.target))) | _used(s.value) | _used(s.target))
+            return frozenset((live - set(targets(s.target))) | self.used(s.value) | self.used(s.target))
         if isinstance(s, ast.AugAssign):
-            return frozenset(live | set(targets(s.target)) | _used(s.target) | _used(s.value))
+            return frozenset(live | set(targets(s.target)) | self.used(s.target) | self.used(s.value))
         if isinstance(s, ast.If):
             self._note(s, live)
             both = self.block(s.body, live) | self.block(s.orelse, live)
-            return frozenset(both | _used(s.test))
+            return frozenset(both | self.used(s.test))
         if isinstance(s, (ast.For, ast.While)):
             self._note(s, live)
             loop_names = frozenset(targets(s.target) if isinstance(s, ast.For) else ())
-            header = frozenset(_used(s.iter if isinstance(s, ast.For) else s.test))
+            header = frozenset(self.used(s.iter if isinstance(s, ast.For) else s.test))
             head: frozenset[str] = live | (header if isinstance(s, ast.While) else frozenset())
             for _ in range(2):
                 head = head | (self.block(s.body, head) - loop_names)
             a.live_at_head[id(s)] = a.live_at_head.get(id(s), frozenset()) | head
             return head | header
-        return frozenset(live | _used(s))
+        return frozenset(live | self.used(s))
 
     def _note(self, s: ast.If | ast.For | ast.While, live: frozenset[str]) -> None:
         a = self.analysis

@@ -532,7 +532,7 @@ class Expressions:
             source = source_of(function)
         except KernelError as error:
             self.fail(error.message, error.hint)
-        if any(frame.source is source for frame in self.b.frames):
+        if any(frame.source.tree is source.tree for frame in self.b.frames):
             self.fail(f"{function.__name__} calls itself: recursion cannot be compiled", "a loop")
         try:
             bound = _signature(function).bind(*args, **keywords)

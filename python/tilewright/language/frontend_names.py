@@ -65,7 +65,7 @@ def look_up(
 
 def check_capture(b: Builder, name: str, value: Any) -> Any:
     """Refuses what a kernel cannot take from around it."""
-    if is_kernel(value):
+    if is_kernel(value) or isinstance(value, (ModuleType, FunctionType)):
         return value
     if isinstance(value, (list, dict, set, bytearray)):
         b.fail(

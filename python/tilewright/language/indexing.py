@@ -219,37 +219,37 @@ def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str,
     if constant is not None and constant < 0:
         b.fail(f"the negative index {constant} of {where}", f"{show_size(extent)} - {-constant}, counted from the end")
     axis = item.axis if item is not None else None
-    distinct = axis is not None and axis.begin == 0 and axis.end != extent and axis.end.symbol and extent.symbol
-    if axis is not None and distinct and not b.bounds.proves(extent - axis.end):
+    other = axis is not None and axis.begin == 0 and axis.end != extent and axis.end.symbol and extent.symbol
+    if axis is not None and other and b.bounds.is_global(axis.end) and not b.bounds.proves(extent - axis.end):
         b.fail(
             f"the axis {axis.name} runs over {show_size(axis.end)}, and {where} has the size {show_size(extent)}",
             f"one symbol for both sizes if they are equal, an axis over {show_size(extent)}, or"
             f" tw.static_assert({show_size(axis.end)} <= {show_size(extent)}) before the loop",
         )
-    does = {"load": "a load reads", "store": "a store writes", "add": "an atomic add writes", "view": "an index reads"}[
-        verb
-    ]
-    line = b.place()[0]
+    if b.bounds.proves(start) and b.bounds.proves(extent - end):
+        return
+    does = {"load": "a load reads", "store": "a store writes", "add": "an atomic add writes", "view": "an index reads"}
+    what, line = does[verb], b.place()[0]
+    hint = {
+        "load": "tw.load(.., fill=..) to read outside",
+        "store": "tw.store(.., clip=True) to leave out what lies outside",
+    }
+    upper = b.bounds.upper(end)
     b.require(
         ZERO,
         start,
-        f"{does} below a valid extent: {where} begins at 0, and the range begins at {show_size(start)}",
-        f"line {line}: {does} {where} from {{rhs}}, which is negative",
-        "tw.load(.., fill=..) to read outside" if verb == "load" else "a range that begins at 0 or above" + _clip(verb),
+        f"{what} below a valid extent: {where} begins at 0, and the range begins at {show_size(start)}",
+        f"line {line}: {what} {where} from {{rhs}}, which is negative",
+        hint.get(verb, "a range that begins at 0 or above"),
     )
-    upper = b.bounds.upper(end)
     b.require(
         end,
         extent,
-        f"{does} beyond a valid extent: {where} has the size {show_size(extent)}, and the range ends at"
+        f"{what} beyond a valid extent: {where} has the size {show_size(extent)}, and the range ends at"
         f" {show_size(upper if upper is not None else end)}",
-        f"line {line}: {does} {where} up to {{lhs}}, but its size ({show_size(extent)}) is {{rhs}}",
-        "tw.load(.., fill=..) to read outside" if verb == "load" else "a range inside of the parameter" + _clip(verb),
+        f"line {line}: {what} {where} up to {{lhs}}, but its size ({show_size(extent)}) is {{rhs}}",
+        hint.get(verb, "a range inside of the parameter"),
     )
-
-
-def _clip(verb: str) -> str:
-    return ", or tw.store(.., clip=True)" if verb == "store" else ""
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
@@ -318,9 +318,13 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
         if not axis.parallel:
             continue
         (name,) = axis.start.symbols()
-        if any(start is not None and _moves(start, name) for start in at.starts):
+        if any(
+            start is not None and _moves(b, start, name, axis.tile if not axis.scalar else 1) for start in at.starts
+        ):
             continue
         number = b.symbols[name]
+        if any(start is not None and _begins_by(b, start, number) for start in at.starts):
+            continue
         if any("value" in e and depends(b, e["value"], number) for e in at.entries):
             continue
         if any(depends(b, guard["cond"], number) for guard in b.guards if "cond" in guard):
@@ -343,9 +347,37 @@ def check_before_parallel(b: Builder, axes: Sequence[Axis], statements: Sequence
             check_before_parallel(b, axes, s.get(key, ()))
 
 
-def _moves(start: Size, name: str) -> bool:
-    """Whether the symbol counts in `start` outside of //, min and max, under which several of its values can be one."""
-    return any(atom == name for atom in start.atoms() if not isinstance(atom, Op))
+def _moves(b: Builder, start: Size, name: str, tile: int | None) -> bool:
+    """Whether `start` differs where the symbol does. Under //, min and max several of its values can be one, but for the number of a tile;
+    an axis that runs over a part of another moves with it."""
+    for atom in start.atoms():
+        if isinstance(atom, Op):
+            if (
+                atom.kind == "//"
+                and tile
+                and atom.rhs.constant
+                and tile % atom.rhs.constant == 0
+                and _moves(b, atom.lhs, name, tile)
+            ):
+                return True
+        elif atom == name:
+            return True
+        elif "@" in atom:
+            local = next((x for x in b.bounds.locals if x.start == atom), None)
+            if local is not None and _moves(b, local.begin, name, tile):
+                return True
+    return False
+
+
+def _begins_by(b: Builder, start: Size, number: int) -> bool:
+    """Whether `start` is that of a loop whose begin is data that may depend on the symbol `s<number>`, as the rows of ragged groups are."""
+    for local in b.bounds.locals:
+        if local.start in start.symbols():
+            if local.record is not None and depends(b, local.record["value"], number):
+                return True
+            if local.begin != 0 and _begins_by(b, local.begin, number):
+                return True
+    return False
 
 
 _SYMBOL = re.compile(r"s(\d+)")

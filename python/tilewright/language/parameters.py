@@ -53,8 +53,9 @@ def closure_values(function: FunctionType) -> dict[str, Any]:
     return values
 
 
-def read_parameters(function: FunctionType) -> tuple[Parameter, ...]:
-    """The parameters of a kernel. Raises KernelError for what a kernel cannot take."""
+def read_parameters(function: FunctionType, scope: Mapping[str, Any] | None = None) -> tuple[Parameter, ...]:
+    """The parameters of a kernel. `scope` has the names that annotations written as strings may use beside the module's. Raises KernelError
+    for what a kernel cannot take."""
     source = source_of(function)
     nodes = {a.arg: a for a in ast.walk(source.tree.args) if isinstance(a, ast.arg)}
     result = []
@@ -63,7 +64,7 @@ def read_parameters(function: FunctionType) -> tuple[Parameter, ...]:
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             stars = "*" if p.kind == p.VAR_POSITIONAL else "**"
             raise source.error(f"a kernel takes no {stars}{p.name}", node, "each parameter by its name")
-        annotation = _annotation(source, function, p.name, p.annotation, node)
+        annotation = _annotation(source, function, scope or {}, p.name, p.annotation, node)
         type_ = _type(source, p.name, annotation, node)
         if isinstance(type_, TensorType) and p.default is not NO_DEFAULT:
             raise source.error(f"the tensor {p.name} has a default", node, f"{p.name} without a default")
@@ -81,7 +82,9 @@ def read_parameters(function: FunctionType) -> tuple[Parameter, ...]:
     return tuple(result)
 
 
-def _annotation(source: FunctionSource, function: FunctionType, name: str, annotation: Any, node: ast.arg) -> Any:
+def _annotation(
+    source: FunctionSource, function: FunctionType, scope: Mapping[str, Any], name: str, annotation: Any, node: ast.arg
+) -> Any:
     if annotation is inspect.Parameter.empty:
         raise source.error(
             f"the parameter {name} has no annotation",
@@ -91,7 +94,7 @@ def _annotation(source: FunctionSource, function: FunctionType, name: str, annot
     if not isinstance(annotation, str):
         return annotation
     try:
-        return eval(annotation, function.__globals__, closure_values(function))
+        return eval(annotation, function.__globals__, {**scope, **closure_values(function)})
     except Exception as error:
         raise source.error(
             f"the annotation of {name} cannot be read: {error}",

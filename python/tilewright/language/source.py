@@ -6,9 +6,9 @@ import ast
 import inspect
 import linecache
 import tokenize
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 
@@ -49,17 +49,30 @@ class KernelError(Exception):
         super().__init__("\n".join(lines))
 
 
-@dataclass(slots=True)
-class FunctionSource:
-    """A Python function's syntax tree; line numbers are those of its file, columns too."""
+@dataclass(slots=True, eq=False)
+class Text:
+    """The syntax tree of a piece of code; line numbers and columns are those of its file."""
 
-    function: FunctionType
     file: str
     lines: list[str]  # of the file
     tree: ast.FunctionDef
-    locals: frozenset[str] = frozenset()  # names that the function assigns
     analysis: Any = None  # filled by frontend_analysis at the first trace
-    free: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class FunctionSource:
+    """A Python function and its text, which functions that differ in their closure share."""
+
+    function: FunctionType
+    text: Text
+
+    @property
+    def file(self) -> str:
+        return self.text.file
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        return self.text.tree
 
     def error(self, message: str, node: ast.AST | None, hint: str = "", notes: tuple[str, ...] = ()) -> KernelError:
         line = getattr(node, "lineno", 0)
@@ -78,18 +91,23 @@ class FunctionSource:
         )
 
     def line(self, number: int) -> str:
-        return self.lines[number - 1].rstrip("\n") if 0 < number <= len(self.lines) else ""
+        lines = self.text.lines
+        return lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else ""
 
 
-_sources: dict[Any, FunctionSource] = {}
+_texts: dict[CodeType, Text] = {}
 
 
 def source_of(function: FunctionType) -> FunctionSource:
     """The syntax tree of a function, read once for each piece of code. Raises KernelError where there is no source text."""
     code = function.__code__
-    found = _sources.get(code)
-    if found is not None:
-        return found
+    found = _texts.get(code)
+    if found is None:
+        found = _texts[code] = _read(function, code)
+    return FunctionSource(function, found)
+
+
+def _read(function: FunctionType, code: CodeType) -> Text:
     file = code.co_filename
     if function.__name__ == "<lambda>":
         raise KernelError(
@@ -119,6 +137,4 @@ def source_of(function: FunctionType) -> FunctionSource:
             source_line=block[0].rstrip("\n"),
             column=1,
         )
-    found = FunctionSource(function, file, lines, definition)
-    _sources[code] = found
-    return found
+    return Text(file, lines, definition)
