@@ -1027,6 +1027,19 @@ def test_paged_decode():
         close(o[b], torch.einsum("hl,lhd->hd", a, values))
 
 
+def test_rows_of_ragged_groups():
+    @tw.kernel
+    def k(A: tw.In[f32, M, K], W: tw.In[f32, G, K, N], Begin: tw.In[i64, G + 1], C: tw.Out[f32, M, N]):
+        for g, j in tw.parallel(G, N, tile=(1, None)):
+            for i in tw.range(Begin[g], Begin[g + 1]):
+                C[i, j] = A[i, :] @ W[g, :, j]
+
+    a, w = torch.randn(7, 3), torch.randn(3, 3, 5)
+    begin, c = torch.tensor([0, 4, 4, 7]), torch.empty(7, 5)
+    run(k, a, w, begin, c)
+    close(c, torch.cat([a[:4] @ w[0], a[4:] @ w[2]]))
+
+
 def test_top_k_router():
     @tw.kernel
     def k(X: tw.In[f32, M, N], Val: tw.Out[f32, M, 3], Idx: tw.Out[i32, M, 3], Small: tw.Out[f32, M, 2]):
