@@ -214,7 +214,7 @@ private:
     step.source = planned.group->members.front().source;
     for (unsigned site : planned.arguments.sites) {
       const ErrorSite &from = module.sites[site];
-      step.errorSites.push_back({from.op, from.source, from.message});
+      step.errorSites.push_back({from.op, from.source, from.message, from.kind});
     }
     if (planned.packs >= 0)
       step.attachedBuffer = buffer(BufferId(planned.packs));

@@ -82,12 +82,20 @@ KernelOutcome build(const loop::PlannedStep &step, const CompileOptions &options
   host::DumpOptions dump;
   dump.debug = options.debug;
   dump.assembly = !options.dump.empty();
+  std::string passes;
+  llvm::raw_string_ostream passText(passes);
+  if (!options.dump.empty()) {
+    dump.debug = std::max(dump.debug, 3);
+    dump.out = &passText;
+  }
   llvm::Expected<host::ObjectCode> object = host::compileKernel(*module, target, dump);
   if (!object)
     throw fail("internal", "compiling kernel " + step.name + " failed: " + llvm::toString(object.takeError()),
                "report it with the graph that TILEWRIGHT_DUMP writes");
-  if (!options.dump.empty())
+  if (!options.dump.empty()) {
+    dumpText(options, symbol + ".passes.mlir", passes);
     dumpText(options, symbol + ".s", object->assembly);
+  }
   auto code = std::make_shared<KernelCode>();
   code->name = step.name + suffix;
   code->symbol = object->symbol;
@@ -114,7 +122,8 @@ std::vector<KernelOutcome> provideKernels(const std::vector<loop::PlannedStep> &
       same[i] = it->second;
       if (!fresh)
         continue;
-      if (auto found = store().kernels.find(key); found != store().kernels.end())
+      // What is to be dumped is made again.
+      if (auto found = store().kernels.find(key); found != store().kernels.end() && options.dump.empty())
         outcomes[i].code = found->second;
       else
         missing.push_back(i);

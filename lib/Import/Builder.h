@@ -136,6 +136,8 @@ public:
   Ex checked(Ex index, const SizeExpr &bound, const std::string &message);
   /// The same where negative indices count from the end.
   Ex checkedFromEnd(Ex index, const SizeExpr &bound, const std::string &message);
+  /// x, as what integers are divided by: zero is an error of data. Floats pass.
+  Ex divisor(Ex x);
 
   //===--- Nests ------------------------------------------------------------===//
 

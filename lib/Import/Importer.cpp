@@ -11,12 +11,13 @@
 namespace tilewright::importer {
 namespace {
 
-std::string text(DType dtype, const Sizes &sizes) {
-  std::string result = std::string(nameOf(dtype)) + "[";
+std::string text(const Sizes &sizes) {
+  std::string result = "[";
   for (size_t d = 0; d < sizes.size(); ++d)
     result += (d ? ", " : "") + sizes[d].str();
   return result + "]";
 }
+std::string text(DType dtype, const Sizes &sizes) { return std::string(nameOf(dtype)) + text(sizes); }
 
 class Importer {
 public:
@@ -27,6 +28,7 @@ public:
     for (const graph::Node &node : graph.nodes)
       importNode(node);
     finish();
+    writeMutations();
     return std::move(state.module);
   }
 
@@ -72,14 +74,23 @@ private:
     const size_t nests = state.module.nests.size(), buffers = state.module.buffers.size();
     const size_t checks = state.module.checks.size(), sites = state.module.sites.size();
     try {
-      Builder builder(state, node, entry->parameters);
-      acceptResults(builder, node, entry->function(builder));
+      explained(node, [&] {
+        Builder builder(state, node, entry->parameters);
+        acceptResults(builder, node, entry->function(builder));
+      });
     } catch (const Unsupported &reason) {
       state.module.nests.resize(nests);
       state.module.buffers.resize(buffers);
       state.module.checks.resize(checks);
       state.module.sites.resize(sites);
       importWithoutEntry(node, reason.what());
+    }
+  }
+
+  /// Runs fn; what it finds wrong becomes an error that names the node.
+  template <typename Fn> static void explained(const graph::Node &node, Fn &&fn) {
+    try {
+      fn();
     } catch (const Invalid &error) {
       throw ImportError("invalid", node.op, node.source, error.what(), "eager PyTorch refuses these arguments as well");
     } catch (const std::overflow_error &error) {
@@ -128,11 +139,17 @@ private:
 
   bool isInput(const Tensor &t) const { return state.module.buffers[t.buffer].kind == loop::Buffer::Input; }
 
-  const graph::OutputInfo *describedValue(uint32_t id) const {
+  /// The node that gives a value; nullptr for inputs.
+  const graph::Node *producer(uint32_t id) const {
     for (const graph::Node &node : graph.nodes)
       if (id >= node.firstValue && id < node.firstValue + node.outputs.size())
-        return node.outputs[id - node.firstValue] ? &*node.outputs[id - node.firstValue] : nullptr;
+        return &node;
     return nullptr;
+  }
+
+  const graph::OutputInfo *describedValue(uint32_t id) const {
+    const graph::Node *node = producer(id);
+    return node && node->outputs[id - node->firstValue] ? &*node->outputs[id - node->firstValue] : nullptr;
   }
 
   Tensor tensorValue(uint32_t id, const std::string &what) const {
@@ -160,26 +177,43 @@ private:
       }
       state.module.outputs.push_back(std::move(output));
     }
-    node.op = "mutation";
+  }
+
+  void writeMutations() {
+    std::set<loop::BufferId> written;
+    for (const graph::Mutation &m : graph.mutations)
+      written.insert(state.module.inputs[m.input].buffer);
     // All values first: one may be a view of an input that an earlier mutation overwrites.
     std::vector<std::pair<Tensor, Tensor>> copies;
     for (const graph::Mutation &m : graph.mutations) {
-      const loop::Input &input = state.module.inputs[m.input];
-      Tensor value = tensorValue(m.value.id, "the value of mutation of input " + std::to_string(m.input));
-      const Tensor target{input.dtype, input.buffer, input.sizes, input.strides, 0};
-      if (value.sizes.size() != target.sizes.size())
-        throw ImportError("invalid", "", "", "mutation of input " + std::to_string(m.input) + " changes its rank", "");
-      if (value.buffer == target.buffer && value.offset.isConstant(0) && value.strides == target.strides)
-        continue;
-      if (written.contains(value.buffer))
-        value = builder.copy(value);
-      copies.emplace_back(target, value);
+      const graph::Node *from = producer(m.value.id);
+      graph::Node node; // for messages; its arguments have been dealt with
+      node.op = from ? from->op : "mutation";
+      node.source = from ? from->source : "";
+      explained(node, [&] {
+        const loop::Input &input = state.module.inputs[m.input];
+        Tensor value = tensorValue(m.value.id, "the value of mutation of input " + std::to_string(m.input));
+        const Tensor target{input.dtype, input.buffer, input.sizes, input.strides, 0};
+        Builder builder(state, node, "");
+        const std::string shapes = "output with shape " + text(target.sizes) + " doesn't match the result's shape " +
+                                   text(value.sizes);
+        if (value.sizes.size() != target.sizes.size())
+          throw Invalid(shapes);
+        for (size_t d = 0; d < target.sizes.size(); ++d)
+          builder.require(target.sizes[d], value.sizes[d],
+                          shapes + ": {lhs} and {rhs} in dimension " + std::to_string(d));
+        if (value.buffer == target.buffer && value.offset.isConstant(0) && value.strides == target.strides)
+          return;
+        if (written.contains(value.buffer))
+          value = builder.copy(value);
+        copies.emplace_back(target, value);
+      });
     }
-    for (auto &[target, value] : copies) {
-      for (size_t d = 0; d < target.sizes.size(); ++d)
-        builder.require(target.sizes[d], value.sizes[d], "a mutated input of size {lhs} takes a value of size {rhs}");
+    graph::Node node;
+    node.op = "mutation";
+    Builder builder(state, node, "");
+    for (auto &[target, value] : copies)
       builder.assign(target, value);
-    }
   }
 
   /// The value in a buffer of its own, from its first element on, with the wanted strides.

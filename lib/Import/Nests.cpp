@@ -135,15 +135,31 @@ Ex Builder::loadAligned(const Tensor &t, unsigned rank) {
   return load(t, dims, rank);
 }
 
+/// What PyTorch raises on the CPU where a value is wrong: IndexError but for these.
+static DataErrorKind dataErrorOf(std::string_view op) {
+  for (std::string_view name :
+       {"aten.gather.", "aten.one_hot.", "aten.div.", "aten.floor_divide.", "aten.remainder.", "aten.fmod."})
+    if (op.starts_with(name))
+      return DataErrorKind::Runtime;
+  return DataErrorKind::Index;
+}
+
 Ex Builder::checked(Ex index, const SizeExpr &bound, const std::string &message) {
   const unsigned site = state.module.sites.size();
-  state.module.sites.push_back({node.op, node.source, message});
+  state.module.sites.push_back({node.op, node.source, message, dataErrorOf(node.op)});
   return {pool(), pool().checkIndex(index.to(DType::I64).get(), bound, site)};
 }
 
 Ex Builder::checkedFromEnd(Ex index, const SizeExpr &bound, const std::string &message) {
   const Ex i = index.to(DType::I64);
   return checked(select(i < 0, i + sizeValue(bound), i), bound, message);
+}
+
+Ex Builder::divisor(Ex x) {
+  if (isFloat(x.type()))
+    return x;
+  // 0 where x may be divided by, else an index beyond a single element; it folds away where x is a constant.
+  return x + checked(equal(x, 0).to(DType::I64), 1, "ZeroDivisionError").to(x.type());
 }
 
 Ex Builder::read(const Operand &operand, DType common, std::span<const unsigned> dims, unsigned rank) {

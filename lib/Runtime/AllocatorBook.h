@@ -44,6 +44,7 @@ public:
   void resetAccumulated() override;
   size_t limit() const override;
   void setLimit(size_t bytes) override;
+  void setReclaim(Reclaim given) override { reclaim = std::move(given); }
   std::string summary() const override;
   /// Whether anything was ever allocated.
   bool used() const { return everUsed.load(std::memory_order_relaxed); }
@@ -53,6 +54,20 @@ protected:
   void countBlock(const Block &block, bool small, int sign);
   /// Whether this thread may wait for streams: not in a task or a loop's body, which a stream may be waiting for.
   static bool mayWait();
+  /// Repeats `attempt` until it gives something: at first, then after each of the two ways to reclaim. `hold` is the
+  /// allocator's lock.
+  template <class Attempt> auto reclaiming(std::unique_lock<std::mutex> &hold, Attempt &&attempt) {
+    auto result = attempt();
+    for (bool all : {false, true}) {
+      if (result || !reclaim)
+        break;
+      hold.unlock(); // it frees memory of this allocator
+      reclaim(all);
+      hold.lock();
+      result = attempt();
+    }
+    return result;
+  }
   /// Counts the failure and throws. `live` are the live blocks, in any order.
   [[noreturn]] void throwOutOfMemory(size_t asked, Purpose purpose, std::vector<const Block *> live);
 
@@ -62,6 +77,7 @@ protected:
   std::atomic<bool> everUsed{false};
 
 private:
+  Reclaim reclaim;
   ForkHooks fork; // its hooks touch `lock` alone, so it may be older than what derived classes add
 };
 

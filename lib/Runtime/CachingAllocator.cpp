@@ -54,8 +54,10 @@ Block *CachingAllocator::allocate(size_t bytes, Stream &stream, Purpose purpose)
     chunk = takeFree(size, stream);
     if (!chunk && grow(size, stream))
       chunk = takeFree(size, stream);
-    if (!chunk)
-      chunk = takeWhereShort(size, stream, hold);
+    if (!chunk) {
+      ++book.allocRetries;
+      chunk = reclaiming(hold, [&] { return takeWhereShort(size, stream, hold); });
+    }
   }
   if (!chunk) {
     std::vector<const Block *> live;
@@ -154,7 +156,6 @@ bool CachingAllocator::addSegment(size_t bytes, bool small, Stream &stream) {
 /// Pending frees first, then cached segments of any stream, and again. Inside a task nothing is waited for, since what
 /// would be waited for may be behind this very task.
 Chunk *CachingAllocator::takeWhereShort(size_t bytes, Stream &stream, std::unique_lock<std::mutex> &hold) {
-  ++book.allocRetries;
   bool mayWait = this->mayWait();
   auto attempt = [&]() -> Chunk * {
     freeFinished();

@@ -3,11 +3,11 @@
 #include "tilewright/Runtime/Device.h"
 
 #include "AllocatorBook.h"
+#include "Executor/TemporaryMemory.h"
 #include "StreamImpl.h"
 #include "tilewright/Runtime/Cpu.h"
 #include "tilewright/Runtime/HostMemory.h"
 #include "tilewright/Runtime/ThreadPool.h"
-#include "tilewright/Support/Switches.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -43,11 +43,6 @@ DeviceCapabilities describe() {
   c.l2Bytes = cacheBytes(_SC_LEVEL2_CACHE_SIZE, 2);
   c.l3Bytes = cacheBytes(_SC_LEVEL3_CACHE_SIZE, 3);
   return c;
-}
-
-std::unique_ptr<Allocator> makeAllocator(size_t limit) {
-  bool guard = switches::alloc() == switches::AllocatorKind::Guard;
-  return guard ? Allocator::createGuard(limit) : Allocator::createCaching(limit);
 }
 
 std::vector<std::unique_ptr<StreamImpl>> makeStreams() {

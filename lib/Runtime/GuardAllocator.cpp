@@ -101,8 +101,7 @@ Block *GuardAllocator::allocate(size_t bytes, Stream &stream, Purpose purpose) {
   bool sane = bytes < (size_t(1) << 46);
   size_t pages = sane ? alignUp(bytes, kPage) : 0;
   std::unique_ptr<Guarded> block = sane && fits(pages) ? map(bytes, purpose) : nullptr;
-  if (!block && sane) {
-    ++book.allocRetries;
+  auto attempt = [&] {
     if (mayWait() && !waiting.empty()) {
       std::vector<StreamUse> uses;
       for (Guarded *freed : waiting)
@@ -113,7 +112,11 @@ Block *GuardAllocator::allocate(size_t bytes, Stream &stream, Purpose purpose) {
       hold.lock();
     }
     freeFinished();
-    block = fits(pages) ? map(bytes, purpose) : nullptr;
+    return fits(pages) ? map(bytes, purpose) : nullptr;
+  };
+  if (!block && sane) {
+    ++book.allocRetries;
+    block = reclaiming(hold, attempt);
   }
   if (!block) {
     std::vector<const Block *> live;

@@ -78,6 +78,7 @@ template <class Ar> void transfer(Ar &ar, FieldOf<Ar, ErrorSiteSpec> s) {
   ar(s.op);
   ar(s.source);
   ar(s.message);
+  ar.enumeration(s.kind, 2, "kind of an error of data");
 }
 
 template <class Ar> void transfer(Ar &ar, FieldOf<Ar, KernelStep> s) {

@@ -5,6 +5,7 @@
 #include "tilewright/Runtime/ProgramCache.h"
 #include "tilewright/Torch/Bind.h"
 #include "tilewright/Torch/CompiledGraph.h"
+#include "tilewright/Torch/DeviceState.h"
 #include "tilewright/Torch/ExternalAten.h"
 #include "tilewright/Torch/Frozen.h"
 
@@ -115,8 +116,12 @@ std::string asJson(const CompileError &error) {
 void translate(const std::exception_ptr &error, void *) {
   try {
     std::rethrow_exception(error);
-  } catch (const DataError &found) {
-    PyErr_SetString(PyExc_IndexError, found.what());
+  } catch (const DataError &) {
+    try {
+      rethrowForTorch();
+    } catch (const c10::Error &) {
+      torch::translate_exception_to_python(std::current_exception());
+    }
   } catch (python_error &raised) { // by an operator that is written in Python
     raised.restore();
   } catch (const c10::Error &) {
@@ -154,6 +159,22 @@ void bindCompile(nb::module_ &m) {
       },
       nb::arg("graph"), nb::arg("arguments"), nb::arg("sources"), nb::arg("results"), nb::arg("output_devices"),
       nb::arg("device"), "Compiles a graph description (docs/graph-format.md). Raises CompileFailure.");
+
+  m.def(
+      "compile_report",
+      [](const std::string &description, const std::string &dump) {
+        CompileOptions options = CompileOptions::current();
+        options.dump = dump;
+        try {
+          nb::gil_scoped_release nogil;
+          return nativeCompiler().compile(description, options.json()).report;
+        } catch (const CompileError &error) {
+          throw CompileFailure(asJson(error));
+        }
+      },
+      nb::arg("description"), nb::arg("dump"),
+      "Compiles a graph or kernel program past the cache, writes what is made on the way to the folder `dump` "
+      "(docs/switches.md, TILEWRIGHT_DUMP) and returns the report. Raises CompileFailure.");
 
   m.def("packed_weight_stats", [] {
     PackedWeightStats stats = packedWeightStats();

@@ -112,7 +112,8 @@ void rethrowForTorch() {
   } catch (const OutOfMemory &error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   } catch (const DataError &error) {
-    TORCH_CHECK_INDEX(false, error.what());
+    TORCH_CHECK_INDEX(error.kind != DataErrorKind::Index, error.what());
+    TORCH_CHECK(false, error.what());
   } catch (const std::out_of_range &error) {
     TORCH_CHECK_INDEX(false, error.what());
   } catch (const std::invalid_argument &error) {

@@ -135,6 +135,7 @@ def _scalar_calls(dtype: torch.dtype) -> list[Callable[[], object]]:
         lambda: aten.to.dtype(x, torch.float64),
         lambda: torch.ops.prims.convert_element_type.default(y, torch.int32),
         lambda: aten.special_erf.default(x),
+        lambda: aten.special_erfc.default(x),
         lambda: aten.relu6.default(x * 5),
         lambda: aten.log_sigmoid.default(x * 5),
         lambda: aten.l1_loss.default(x, y),

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -102,6 +103,10 @@ public:
   virtual size_t limit() const = 0;
   /// May be below what is reserved: then nothing new is reserved until enough is given back.
   virtual void setLimit(size_t bytes) = 0;
+  /// Asked where memory is short, before allocate gives up: frees what can be made again, first what is of no use any
+  /// more, then (`all`) the rest. Called without the allocator's lock; set before the allocator is used.
+  using Reclaim = std::function<void(bool all)>;
+  virtual void setReclaim(Reclaim reclaim) = 0;
   virtual std::vector<MemorySegment> snapshot() const = 0;
   /// A readable table; what torch.npu.memory_summary prints.
   virtual std::string summary() const = 0;

@@ -6,7 +6,7 @@
 // forgotten.
 //
 // A copy goes when its weight's epoch has changed, its block is freed, or no program that used it is left; these are
-// looked for whenever another copy is made, when a program goes, when temporary memory runs out, and on request.
+// looked for whenever another copy is made, when a program goes, and on request. Where memory is short, all of them go.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "tilewright/Support/DType.h"
+#include "tilewright/Support/DataErrorKind.h"
 #include "tilewright/Support/SizeExpr.h"
 
 #include <cstdint>
@@ -83,6 +84,7 @@ struct KernelCode {
 /// What an error of data at a site of a kernel says; "{index}" and "{bound}" in the message are replaced by the values.
 struct ErrorSiteSpec {
   std::string op, source, message;
+  DataErrorKind kind = DataErrorKind::Index;
 };
 
 /// Runs grid points [0, grid) of a kernel, in chunks of `grain` points.
@@ -123,7 +125,7 @@ struct ExternalStep {
 using Step = std::variant<KernelStep, ExternalStep>;
 
 struct Program {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   std::string target; // CPU level the objects need: "x86-64", "avx2", "avx512", "avx512bf16"
   std::string name;

@@ -81,7 +81,7 @@ Results roundingDivide(Builder &b, bool floors) {
   return {b.pointwise(common, {self, other}, [&](X x) {
     if (isFloat(common))
       return floors ? floatFloorDivide(x[0], x[1]) : trunc(x[0] / x[1]);
-    return x[0].binary(floors ? ScalarOp::FloorDiv : ScalarOp::Div, x[1]);
+    return x[0].binary(floors ? ScalarOp::FloorDiv : ScalarOp::Div, b.divisor(x[1]));
   })};
 }
 
@@ -100,7 +100,7 @@ Results remainder(Builder &b) {
   if (common == DType::Bool)
     throw Unsupported("remainder of bool tensors");
   return {b.pointwise(common, {self, other}, [&](X x) {
-    return isFloat(common) ? floatRemainder(x[0], x[1]) : x[0].binary(ScalarOp::Mod, x[1]);
+    return isFloat(common) ? floatRemainder(x[0], x[1]) : x[0].binary(ScalarOp::Mod, b.divisor(x[1]));
   })};
 }
 
@@ -109,7 +109,8 @@ Results fmod(Builder &b) {
   const DType common = resultType({self, other});
   if (common == DType::Bool)
     throw Unsupported("fmod of bool tensors");
-  return {b.pointwise(common, {self, other}, [](X x) { return x[0].binary(ScalarOp::FMod, x[1]); })};
+  return {
+      b.pointwise(common, {self, other}, [&](X x) { return x[0].binary(ScalarOp::FMod, b.divisor(x[1])); })};
 }
 
 //===----------------------------------------------------------------------===//

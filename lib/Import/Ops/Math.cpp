@@ -215,6 +215,7 @@ void addMath(Registry &r) {
   r.add({"aten.acosh.default", "aten.arccosh.default"}, "self", real(ScalarOp::Acosh));
   r.add({"aten.atanh.default", "aten.arctanh.default"}, "self", real(ScalarOp::Atanh));
   r.add({"aten.erf.default", "aten.special_erf.default"}, "self", real(ScalarOp::Erf));
+  r.add({"aten.erfc.default", "aten.special_erfc.default"}, "self", real(ScalarOp::Erfc));
   r.add({"aten.reciprocal.default"}, "self", real([](Ex x) { return 1.0 / x; }));
   r.add({"aten.sigmoid.default"}, "self", real([](Ex x) { return 1.0 / (1.0 + exp(-x)); }));
   r.add({"aten.sinc.default"}, "self", real(sinc));

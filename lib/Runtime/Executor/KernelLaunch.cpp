@@ -58,7 +58,7 @@ struct Launch {
     for (size_t at; (at = message.find(mark)) != std::string::npos;)
       message.replace(at, 7, std::to_string(value));
   throw DataError(site.op, site.source.empty() ? step.spec->source : site.source, error.errorIndex, error.errorBound,
-                  message);
+                  message, site.kind);
 }
 
 } // namespace

@@ -10,15 +10,20 @@
 
 namespace tilewright {
 
+std::unique_ptr<Allocator> makeAllocator(size_t limit) {
+  bool guard = switches::alloc() == switches::AllocatorKind::Guard;
+  auto allocator = guard ? Allocator::createGuard(limit) : Allocator::createCaching(limit);
+  allocator->setReclaim([](bool all) { releasePackedWeights(all); });
+  return allocator;
+}
+
 namespace {
 
 /// Never destroyed: executables may outlive static destructors. No task is ever queued on the stream, so it has no
 /// thread.
 struct HostTemporaries {
   std::unique_ptr<Stream> stream = Stream::create(-1);
-  std::unique_ptr<Allocator> allocator = switches::alloc() == switches::AllocatorKind::Guard
-                                             ? Allocator::createGuard(usableHostMemory())
-                                             : Allocator::createCaching(usableHostMemory());
+  std::unique_ptr<Allocator> allocator = makeAllocator(usableHostMemory());
   /// What stays reserved between calls. Fresh pages cost 0.2 us per KiB (12 ms for 64 MiB), several times the work on
   /// them, so arenas are kept; but memory of one large call must not be held for ever.
   size_t kept = std::min<size_t>(usableHostMemory() / 8, size_t(1) << 30);
@@ -39,13 +44,6 @@ TemporaryMemory TemporaryMemory::host() {
 }
 
 Block *TemporaryMemory::allocate(size_t bytes, Purpose purpose) const {
-  for (bool all : {false, true}) {
-    try {
-      return allocator->allocate(bytes, *stream, purpose);
-    } catch (const OutOfMemory &) {
-      releasePackedWeights(all);
-    }
-  }
   return allocator->allocate(bytes, *stream, purpose);
 }
 

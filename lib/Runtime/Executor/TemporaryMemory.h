@@ -8,6 +8,9 @@
 
 namespace tilewright {
 
+/// The kind that TILEWRIGHT_ALLOC names. Where its memory is short, packed weights are dropped.
+std::unique_ptr<Allocator> makeAllocator(size_t limit);
+
 /// An allocator and the stream in whose order its memory is used: the device's with a stream of the caller, or, for
 /// calls on the calling thread, a host allocator of our own that counts nothing against the device.
 struct TemporaryMemory {
@@ -17,7 +20,7 @@ struct TemporaryMemory {
   static TemporaryMemory device(Stream &stream);
   static TemporaryMemory host();
 
-  /// Throws OutOfMemory, after packed weights were dropped and it did not help either.
+  /// Throws OutOfMemory.
   Block *allocate(size_t bytes, Purpose purpose) const;
 };
 

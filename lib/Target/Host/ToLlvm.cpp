@@ -19,6 +19,21 @@ using namespace mlir;
 
 namespace tilewright::host {
 
+/// tile.leave becomes the end of its block.
+static void lowerLeaves(ModuleOp module) {
+  SmallVector<tile::LeaveOp> leaves;
+  module.walk([&](tile::LeaveOp op) { leaves.push_back(op); });
+  for (tile::LeaveOp op : leaves) {
+    Block *block = op->getBlock();
+    while (&block->back() != op)
+      block->back().erase();
+    OpBuilder b(op);
+    Value failed = b.create<LLVM::ConstantOp>(op.getLoc(), b.getI64IntegerAttr(1));
+    b.create<LLVM::ReturnOp>(op.getLoc(), failed);
+    op.erase();
+  }
+}
+
 LogicalResult convertToLlvm(ModuleOp module) {
   MLIRContext *context = module.getContext();
   LowerToLLVMOptions options(context);
@@ -33,9 +48,10 @@ LogicalResult convertToLlvm(ModuleOp module) {
                                          /*force32BitVectorIndices=*/true);
   populateFuncToLLVMConversionPatterns(converter, patterns);
   LLVMConversionTarget target(*context);
-  target.addLegalOp<ModuleOp>();
+  target.addLegalOp<ModuleOp, tile::LeaveOp>();
   if (failed(applyFullConversion(module, target, std::move(patterns))))
     return failure();
+  lowerLeaves(module);
   // Block arguments that were converted before their branches leave casts that nobody reads.
   module.walk([](UnrealizedConversionCastOp cast) {
     if (cast->use_empty())

@@ -126,3 +126,40 @@ TEST(PackedWeightCopies, AreSharedAcrossStreams) {
   Device::instance().allocator().free(w);
   releasePackedWeights(true);
 }
+
+TEST(PackedWeightCopies, GoWhereTheDevicesMemoryIsShort) {
+  constexpr size_t kBytes = size_t(12) << 20; // with a segment of its own
+  releasePackedWeights(true);
+  Allocator &memory = Device::instance().allocator();
+  Stream &s = Device::instance().defaultStream();
+  auto exe = withPackedWeight().load();
+  Block *w = memory.allocate(kBytes, s);
+  std::vector<int64_t> sizes{kBytes / 4}, strides{1};
+  std::vector<float> x(kBytes / 4), out(kBytes / 4);
+  std::fill_n(static_cast<float *>(w->data), kBytes / 4, 1.5f);
+  Argument weight{w->data, sizes, strides, DType::F32}, other{x.data(), sizes, strides, DType::F32};
+  weight.epoch = w->epoch;
+  for (int i = 0; i < 2; ++i)
+    call(*exe, {other, weight}, {out.data()}, &s);
+  s.synchronize();
+  memory.emptyCache();
+  ASSERT_EQ(packedWeightStats().count, 1u);
+
+  const size_t limit = memory.limit();
+  const int64_t failures = memory.stats().outOfMemoryCount;
+  memory.setLimit(size_t(memory.stats().reservedBytes[0].current));
+  std::vector<Block *> blocks;
+  for (int i = 0; i < 8 && packedWeightStats().count; ++i)
+    EXPECT_NO_THROW(blocks.push_back(memory.allocate(kBytes, s)));
+  EXPECT_EQ(packedWeightStats().count, 0u) << "its memory is what was short";
+  EXPECT_EQ(memory.stats().outOfMemoryCount, failures);
+  EXPECT_THROW(memory.allocate(kBytes, s), OutOfMemory);
+  EXPECT_EQ(memory.stats().outOfMemoryCount, failures + 1);
+  memory.setLimit(limit);
+  for (Block *block : blocks)
+    memory.free(block);
+  call(*exe, {other, weight}, {out.data()}, &s);
+  s.synchronize();
+  EXPECT_EQ(out[7], 3.0f);
+  memory.free(w);
+}
