@@ -240,6 +240,27 @@ def race_through_scatter():
     return k
 
 
+@refused("it is written at the sum of i and k", "Y[i + k]", "atomic_add")
+def race_through_a_sum():
+    @tw.kernel
+    def k(X: tw.In[f32, M], W: tw.In[f32, K], Y: tw.Out[f32, M + K - 1]):
+        for i in tw.parallel(M):
+            for k in tw.range(K):
+                Y[i + k] = X[i]
+
+    return k
+
+
+@refused("it is written at the sum of i and j", "Y[2 * i + 2 * j, :]", "dimensions of their own")
+def race_of_two_axes():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, 2 * M + 2 * N, N]):
+        for i, j in tw.parallel(M, N, tile=(1, 1)):
+            Y[2 * i + 2 * j, :] = X[i, :]
+
+    return k
+
+
 @refused("every grid point repeats the store of line", "for i in tw.parallel(M)", "inside of the loop")
 def store_before_parallel():
     @tw.kernel

@@ -597,6 +597,26 @@ def test_run_time_ends_are_bound_and_checked():
         run(k, x, torch.tensor([0, 10, 1], dtype=torch.int32), y)
 
 
+def test_bound_values_satisfy_every_range():
+    @tw.kernel
+    def k(X: tw.In[f32, L], Z: tw.In[f32, S], Ends: tw.In[i64, 2], Y: tw.Out[f32, 1]):
+        s = 0.0
+        for k in tw.range(Ends[0], Ends[1]):
+            s += tw.sum(X[k] * Z[k])
+        Y[0] = s
+
+    x, z, y = torch.randn(9), torch.randn(7), torch.empty(1)
+    program = run(k, x, z, torch.tensor([2, 7]), y)
+    close(y[0], (x[2:7] * z[2:7]).sum(), 1e-5)
+    assert program["relations"] == [] and find(program, "bind")[1]["max"] == "min(s0, s1)"
+    with pytest.raises(DataError, match=r"is 8, which must lie in \[0, 7\]"):
+        run(k, x, z, torch.tensor([2, 8]), y)
+    with pytest.raises(DataError, match="is -1, which must lie in"):
+        run(k, x, z, torch.tensor([-1, 8]), y)
+    run(k, x, z, torch.tensor([5, 3]), y)
+    assert y[0] == 0
+
+
 def test_python_ranges_with_steps_and_negative_begins():
     @tw.kernel
     def k(X: tw.In[f32, M, L], Y: tw.Out[f32, M], Z: tw.Out[f32, M]):
@@ -1522,3 +1542,54 @@ def test_sizes_are_canonical():
             assert e.replace("M", sizes.size(m)).evaluate({"N": n}) == expected
     with pytest.raises(TypeError, match="known only when the kernel is called"):
         bool(M)
+
+
+def test_bounds_hold_for_every_value():
+    """Proofs and bounds of random sizes over axes of axes, compared with all values of the symbols."""
+    import itertools
+    import random
+
+    from tilewright.language import sizes
+    from tilewright.language.bounds import Bounds, Local
+
+    rng = random.Random(0)
+    proofs = bounds = 0
+    for _ in range(400):
+        b = Bounds()
+        tile = rng.choice([None, 2, 3])
+        b.define(Local("i.start@2", "i.size@3", sizes.size(0), M, tile))
+        begin = rng.choice([sizes.size(0), sizes.symbol("i.start@2")])
+        end = rng.choice([N, sizes.symbol("i.start@2") + sizes.symbol("i.size@3")])
+        b.define(Local("k@4", None, begin, end))
+        symbols = [M, N, *map(sizes.symbol, ("i.start@2", "i.size@3", "k@4"))]
+
+        def random_size(depth, symbols=symbols):
+            if depth == 0:
+                return rng.choice(symbols) if rng.random() < 0.8 else sizes.size(rng.randrange(-2, 5))
+            x, y = random_size(depth - 1), random_size(depth - rng.choice([1, depth]))
+            kind = rng.randrange(7)
+            if kind < 3:
+                return x + y * rng.choice([-2, -1, 1, 2])
+            if kind == 3:
+                return x * rng.choice(symbols[:2])
+            if kind == 4:
+                return x // rng.choice([2, 3])
+            return sizes.minimum(x, y) if kind == 5 else sizes.maximum(x, y)
+
+        values = []
+        for m, n in itertools.product(range(5), range(4)):
+            for start in range(m):
+                for length in range(1, min(tile or m, m - start) + 1):
+                    point = {"M": m, "N": n, "i.start@2": start, "i.size@3": length}
+                    for k in range(begin.evaluate(point), end.evaluate(point)):
+                        values.append({**point, "k@4": k})
+        for _ in range(10):
+            e = random_size(rng.choice([1, 2, 3]))
+            if b.proves(e):
+                proofs += 1
+                assert all(e.evaluate(v) >= 0 for v in values), e
+            upper = b.upper(e)
+            if upper is not None:
+                bounds += 1
+                assert b.is_global(upper) and all(e.evaluate(v) <= upper.evaluate(v) for v in values), (e, upper)
+    assert proofs > 300 and bounds > 2000

@@ -59,12 +59,16 @@ class Bounds:
             if result is None:
                 return None
             if local.names & result.symbols():
-                result = self._eliminate(self._cancel(result, local), local)
+                result = self.upper_without(result, local)
         return result
 
     def lower(self, e: Size) -> Size | None:
         negated = self.upper(-e)
         return None if negated is None else -negated
+
+    def upper_without(self, e: Size, local: Local) -> Size | None:
+        """An upper bound of e in which the symbols of `local` do not occur."""
+        return self._eliminate(self._cancel(e, local), local)
 
     def _cancel(self, e: Size, local: Local) -> Size:
         """`a - b*(a//b)` is at most b - 1: used where it makes terms of the local's symbols cancel."""
@@ -73,7 +77,7 @@ class Bounds:
                 if isinstance(atom, Op) and atom.kind == "//" and local.names & atom.lhs.symbols():
                     rest = Size(((tuple(a for a in term if a is not atom), -k),))
                     factor = sizes.divide_exactly(rest, atom.rhs)
-                    if factor is None or not sizes.nonnegative(factor):
+                    if factor is None or not sizes.nonnegative(factor) or not sizes.nonnegative(atom.rhs):
                         continue
                     without = e - Size(((term, k),)) - factor * (atom.lhs - atom.rhs + 1)
                     if not local.names & without.symbols():
@@ -175,7 +179,10 @@ def _weaker(e: Size) -> list[list[Size]]:
         for atom in term:
             if not isinstance(atom, Op):
                 continue
-            factor = Size(((tuple(a for a in term if a is not atom), k),))
+            others = tuple(a for a in term if a is not atom)
+            if not sizes.nonnegative(Size(((others, 1),))):
+                continue
+            factor = Size(((others, k),))
             rest = e - Size(((term, k),))
             negative = k < 0
             if atom.kind == "//":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -62,14 +64,27 @@ class SymbolNeededError(Exception):
         self.name = name
 
 
-_active: list[Builder] = []
+class _Active(threading.local):
+    builder: Builder | None = None
+
+
+_active = _Active()
 
 
 def active(what: str) -> Builder:
-    """The builder of the kernel that is being traced. RuntimeError outside of kernels."""
-    if not _active:
+    """The builder of the kernel that this thread is tracing. RuntimeError outside of kernels."""
+    if _active.builder is None:
         raise RuntimeError(f"tw.{what} has a meaning only inside a @tw.kernel function and the helpers it calls")
-    return _active[-1]
+    return _active.builder
+
+
+@contextlib.contextmanager
+def activated(builder: Builder) -> Iterator[None]:
+    outer, _active.builder = _active.builder, builder
+    try:
+        yield
+    finally:
+        _active.builder = outer
 
 
 class Builder:
@@ -440,15 +455,15 @@ class Builder:
         gap = large - small
         if self.bounds.proves(gap):
             return
-        lhs, rhs = self.bounds.upper(small), self.bounds.lower(large)
         bound = self.bounds.lower(gap)
         if bound is not None and bound.constant is not None and bound.constant < 0:
             self.fail(refusal, hint)
-        if bound is not None and lhs is not None and rhs is not None:
-            self.relate("le", self._where_something_runs(lhs, rhs), rhs, message)
+        if self._tighten(small, large):
             return
-        if not self._tighten(small, large):
+        lhs, rhs = self.bounds.upper(small), self.bounds.lower(large)
+        if bound is None or lhs is None or rhs is None:
             self.fail(f"{refusal}, as far as can be seen", hint)
+        self.relate("le", self._where_something_runs(lhs, rhs), rhs, message)
 
     def _where_something_runs(self, lhs: Size, rhs: Size) -> Size:
         """lhs, or something smaller if an axis around this place is empty and lhs <= rhs would not hold then by itself."""
@@ -460,28 +475,27 @@ class Builder:
         return lhs if count == 1 else sizes.minimum(lhs, lhs * count)
 
     def _tighten(self, small: Size, large: Size) -> bool:
-        """Gives a bound value's record the maximum under which small <= large."""
+        """Gives the bound value that `small` depends on the maximum under which small <= large. False if it depends on none."""
         for local in reversed(self.bounds.locals):
             if not local.names & small.symbols():
                 continue
-            if local.record is None or local.end is not None:
-                bound = self.bounds._eliminate(small, local)
-                if bound is None:
+            if local.record is None:
+                inner = self.bounds.upper_without(small, local)
+                if inner is None:
                     return False
-                small = bound
+                small = inner
                 continue
             symbol = sizes.symbol(local.start)
             rest = small.replace(local.start, size(0))
             factor = sizes.divide_exactly(small - rest, symbol)
-            if factor is None or not factor.constant or factor.constant < 0 or local.start in rest.symbols():
+            if factor is None or not factor.constant or factor.constant < 0:
                 return False
-            at = self.bounds.locals.index(local)
-            later = {name for other in self.bounds.locals[at:] for name in other.names}
             limit = (large - rest) // factor
-            if limit.symbols() & later:
+            later = self.bounds.locals[self.bounds.locals.index(local) :]
+            if limit.symbols() & {name for other in later for name in other.names}:
                 return False
-            local.record["max"] = self.text(limit)
-            local.end = limit + 1
+            limit = limit if local.end is None else sizes.minimum(limit, local.end - 1)
+            local.record["max"], local.end = self.text(limit), limit + 1
             return self.bounds.proves(large - small)
         return False
 

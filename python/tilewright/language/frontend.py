@@ -709,11 +709,8 @@ def _trace_once(
         if isinstance(p.type, TensorType):
             for d in p.type.sizes:
                 b.use_scalars(d)
-    builder._active.append(b)
-    try:
+    with builder.activated(b):
         frontend.block(analyse(source).body)
-    finally:
-        builder._active.pop()
     if not (b.blocks[0] and b.blocks[0][-1]["op"] == "parallel"):
         # Without a parallel loop the kernel is one grid point.
         _, number = b.local("point")

@@ -313,26 +313,48 @@ def store_param(b: Builder, param: Param, index: Any, value: Any, clip: bool = F
 
 
 def _check_race(b: Builder, param: Param, at: Place) -> None:
-    """Every parallel axis must move where the store writes."""
+    """Every parallel axis must move where the store writes, and by itself."""
     for axis in b.axes:
         if not axis.parallel:
             continue
         (name,) = axis.start.symbols()
-        if any(
-            start is not None and _moves(b, start, name, axis.tile if not axis.scalar else 1) for start in at.starts
-        ):
-            continue
         number = b.symbols[name]
-        if any(start is not None and _begins_by(b, start, number) for start in at.starts):
-            continue
-        if any("value" in e and depends(b, e["value"], number) for e in at.entries):
-            continue
         if any(depends(b, guard["cond"], number) for guard in b.guards if "cond" in guard):
             continue
-        b.fail(
-            f"two grid points write the same element of {param.name}: the parallel axis {axis.name} does not move where this store writes",
-            f"{axis.name} in the index, an {axis.name} that is a tw.range inside of the grid point, or tw.atomic_add to an InOut",
-        )
+        moving = [
+            start for start in at.starts if start is not None and _moves(b, start, name, axis.tile or int(axis.scalar))
+        ]
+        if not moving:
+            if any(start is not None and _begins_by(b, start, number) for start in at.starts):
+                continue
+            if any("value" in e and depends(b, e["value"], number) for e in at.entries):
+                continue
+            b.fail(
+                f"two grid points write the same element of {param.name}: the parallel axis {axis.name} does not move where this store writes",
+                f"{axis.name} in the index, an {axis.name} that is a tw.range inside of the grid point, or tw.atomic_add to an InOut",
+            )
+        for other in b.axes:
+            if other is not axis and len(moving) == 1 and _meet(at.starts, moving[0], name, other):
+                b.fail(
+                    f"two grid points write the same element of {param.name}: it is written at the sum of {axis.name} and {other.name}, which is"
+                    " the same for several of them",
+                    f"{axis.name} and {other.name} in dimensions of their own, or tw.atomic_add to an InOut",
+                )
+
+
+def _meet(starts: Sequence[Size | None], start: Size, name: str, other: Axis) -> bool:
+    """Whether the symbol and another axis are only seen as their sum (times something): another point then has the same one."""
+    names = [s for s in other.start.symbols() if "@" in s]
+    if len(names) != 1 or name in other.begin.symbols() or other.begin.symbols() & {name}:
+        return False
+    (second,) = names
+    if any(s is None or (s is not start and second in s.symbols()) for s in starts):
+        return False
+    factors = {}
+    for symbol in (name, second):
+        without = start.replace(symbol, ZERO)
+        factors[symbol] = sizes.divide_exactly(start - without, sizes.symbol(symbol))
+    return factors[name] is not None and factors[name] == factors[second]
 
 
 def check_before_parallel(b: Builder, axes: Sequence[Axis], statements: Sequence[Statement]) -> None:

@@ -113,6 +113,7 @@ def _read(function: FunctionType, code: CodeType) -> Text:
         raise KernelError(
             "a lambda cannot be part of a kernel", hint="def name(x): return ...", file=file, line=code.co_firstlineno
         )
+    linecache.checkcache(file)  # the file may have changed since, and the module with it
     lines = linecache.getlines(file, function.__globals__)
     block: list[str] = []
     if len(lines) >= code.co_firstlineno:
