@@ -246,7 +246,7 @@ def race_through_a_sum():
     def k(X: tw.In[f32, M], W: tw.In[f32, K], Y: tw.Out[f32, M + K - 1]):
         for i in tw.parallel(M):
             for k in tw.range(K):
-                Y[i + k] = X[i]
+                Y[i + k] = X[i, None]
 
     return k
 

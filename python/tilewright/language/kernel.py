@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from .frontend import run_trace
 from .frontend_names import Capture
+from .frontend_trace import run_trace
 from .parameters import Parameter, bind_specialisation, check_rank, read_parameters
 from .source import FunctionSource, KernelError, source_of
 
@@ -47,13 +48,13 @@ class Kernel:
     #: Specialisations that are kept; the oldest goes first.
     CACHED = 256
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], scope: Mapping[str, Any] | None = None) -> None:
         if not isinstance(function, FunctionType):
             raise TypeError(f"@tw.kernel takes a Python function, not {function!r}")
         self.function = function
         self.name = function.__name__
         self.source: FunctionSource = source_of(function)
-        self.parameters: tuple[Parameter, ...] = read_parameters(function)
+        self.parameters: tuple[Parameter, ...] = read_parameters(function, scope)
         self._programs: dict[Any, tuple[dict[str, Any], tuple[Capture, ...]]] = {}
         functools.update_wrapper(self, function)
 
@@ -106,4 +107,5 @@ class Kernel:
 
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Decorator: makes a Python function over tiles a kernel."""
-    return Kernel(function)
+    # Under `from __future__ import annotations` the names in annotations are no closure variables: they are looked up where the kernel stands.
+    return Kernel(function, sys._getframe(1).f_locals)
