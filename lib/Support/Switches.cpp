@@ -22,6 +22,9 @@ constexpr Switch kSwitches[] = {
      "freed memory is unmapped."},
     {"TILEWRIGHT_CACHE", "a directory, `off`", "`$XDG_CACHE_HOME/tilewright`, else `~/.cache/tilewright`",
      "Where compiled programs are kept between processes."},
+    {"TILEWRIGHT_CHECK", "`0`, `1`", "`0`",
+     "1: calls of hand-written kernels run in the interpreter first, which raises what it finds wrong: races, elements "
+     "that are never written, accesses out of bounds. Slow."},
     {"TILEWRIGHT_COMPILER", "a path", "`libtilewright_compiler.so` beside the runtime library",
      "The compiler library that is opened at the first program that is not cached."},
     {"TILEWRIGHT_CPU", "`x86-64`, `avx2`, `avx512`, `avx512bf16`", "the highest that the machine has",
@@ -59,7 +62,7 @@ struct Overrides {
   const Overrides *previous = nullptr;
 };
 std::atomic<const Overrides *> overrides{nullptr};
-std::atomic<int> cachedDebugLevel{-1};
+std::atomic<int> cachedDebugLevel{-1}, cachedCheck{-1};
 
 [[noreturn]] void reject(const char *name, const std::string &value) {
   throw std::invalid_argument(std::string(name) + "=" + value + " is not understood; it takes " +
@@ -139,6 +142,7 @@ void setSwitch(std::string_view name, std::optional<std::string> value) {
       next->values.erase(std::string(name));
   } while (!overrides.compare_exchange_weak(current, next, std::memory_order_acq_rel));
   cachedDebugLevel.store(-1, std::memory_order_relaxed);
+  cachedCheck.store(-1, std::memory_order_relaxed);
 }
 
 namespace switches {
@@ -160,6 +164,15 @@ int debugLevel() {
     cachedDebugLevel.store(level, std::memory_order_relaxed);
   }
   return level;
+}
+
+bool check() {
+  int value = cachedCheck.load(std::memory_order_relaxed);
+  if (value < 0) {
+    value = static_cast<int>(choice("TILEWRIGHT_CHECK", {"0", "1"}));
+    cachedCheck.store(value, std::memory_order_relaxed);
+  }
+  return value != 0;
 }
 
 std::optional<std::string> cache() {

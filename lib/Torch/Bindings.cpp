@@ -7,6 +7,7 @@
 #include "tilewright/Torch/Fallback.h"
 #include "tilewright/Torch/Generator.h"
 #include "tilewright/Torch/Hooks.h"
+#include "tilewright/Torch/KernelLaunch.h"
 #include "tilewright/Torch/Memory.h"
 
 #include <nanobind/nanobind.h>
@@ -139,4 +140,5 @@ NB_MODULE(_C, m) {
   m.def("reset_fallback_counts", &resetFallbackCounts);
 
   bindCompile(m);
+  bindKernels(m);
 }

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 SWITCHES: dict[str, tuple[str, ...] | str] = {
     "TILEWRIGHT_ALLOC": ("caching", "guard"),
     "TILEWRIGHT_CACHE": "a directory, or off",
+    "TILEWRIGHT_CHECK": ("0", "1"),
     "TILEWRIGHT_COMPILER": "a path",
     "TILEWRIGHT_CPU": ("x86-64", "avx2", "avx512", "avx512bf16"),
     "TILEWRIGHT_DEBUG": ("0", "1", "2", "3", "4"),

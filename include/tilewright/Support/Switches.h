@@ -4,7 +4,8 @@
 // default, meaning), from which docs/switches.md is written. A value that a switch does not know is an error that names
 // the switch, the value and the values that would do; it is never ignored.
 //
-// A value is read when it is asked for, except debugLevel(), which is cheap enough for every launch.
+// A value is read when it is asked for, except debugLevel() and check(), which are cheap enough for every launch: they
+// keep their value until setSwitch.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -55,6 +56,7 @@ struct MemoryLimit {
 
 AllocatorKind alloc();                 // TILEWRIGHT_ALLOC
 std::optional<std::string> cache();    // TILEWRIGHT_CACHE: the directory, resolved; nothing if switched off
+bool check();                          // TILEWRIGHT_CHECK
 std::optional<std::string> compiler(); // TILEWRIGHT_COMPILER: path of the compiler library, if forced
 std::optional<std::string> cpu();      // TILEWRIGHT_CPU: the text; Runtime/Cpu.h checks it against the machine
 int debugLevel();                      // TILEWRIGHT_DEBUG: 0..4

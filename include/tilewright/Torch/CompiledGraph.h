@@ -55,6 +55,7 @@ public:
 
   const Info &info() const { return about; }
   const Executable &executable() const { return *program; }
+  const std::shared_ptr<Executable> &shared() const { return program; }
   /// Seconds from the first call's start to its launch: binding, allocation of results. Nothing before it.
   std::optional<double> firstSetupSeconds() const { return firstSetup; }
   /// Bytes of temporary memory and of packed weights at the last call's sizes.

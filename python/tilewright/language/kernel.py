@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .frontend_names import Capture
 from .frontend_trace import run_trace
 from .parameters import Parameter, bind_specialisation, check_rank, read_parameters
 from .source import FunctionSource, KernelError, source_of
+
+if TYPE_CHECKING:
+    from .launch import LaunchableKernel
 
 Specialisation = tuple[tuple[str, Any], ...]
 
@@ -40,8 +42,7 @@ def trace(function: Callable[..., Any], signature: Mapping[str, Any]) -> dict[st
 
 
 class Kernel:
-    """A kernel. `name`, `parameters` and `program` are here; what runs it (`__call__`, compile, check, ...) comes with launch.py at its
-    first use, which makes the object a `launch.LaunchableKernel`."""
+    """A kernel: `name`, `parameters` and `program`. What `@tw.kernel` makes is a `launch.LaunchableKernel`, which can be called."""
 
     __tilewright_kernel__ = True
 
@@ -56,7 +57,7 @@ class Kernel:
         self.source: FunctionSource = source_of(function)
         self.parameters: tuple[Parameter, ...] = read_parameters(function, scope)
         self._programs: dict[Any, tuple[dict[str, Any], tuple[Capture, ...]]] = {}
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast(Any, self), function)
 
     def specialise(self, signature: Mapping[str, Any], ranks: Mapping[str, int] | None = None) -> Specialisation:
         """The key of a specialisation: dtypes, layouts and constants, checked against the declaration. KernelError says what does not fit."""
@@ -75,9 +76,8 @@ class Kernel:
         try:
             traced = run_trace(self.source, self.name, self.parameters, key, public_names())
         except KernelError as error:
-            raise error.with_traceback(
-                None
-            ) from None  # what matters is where the kernel is wrong, and the message says it
+            # What matters is where the kernel is wrong, and the message says it.
+            raise error.with_traceback(None) from None
         while len(self._programs) >= self.CACHED:
             del self._programs[next(iter(self._programs))]
         self._programs[typed] = traced
@@ -92,20 +92,10 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<tilewright kernel {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._launchable()(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or type(self) is not Kernel:
-            raise AttributeError(f"a kernel has no attribute {name!r}")
-        return getattr(self._launchable(), name)
-
-    def _launchable(self) -> Any:
-        self.__class__ = importlib.import_module(".launch", __package__).LaunchableKernel
-        return self
-
-
-def kernel(function: Callable[..., Any]) -> Kernel:
+def kernel(function: Callable[..., Any]) -> LaunchableKernel:
     """Decorator: makes a Python function over tiles a kernel."""
+    from .launch import LaunchableKernel
+
     # Under `from __future__ import annotations` the names in annotations are no closure variables: they are looked up where the kernel stands.
-    return Kernel(function, sys._getframe(1).f_locals)
+    return LaunchableKernel(function, sys._getframe(1).f_locals)

@@ -1,0 +1,292 @@
+"""Gradients and vmap of kernels.
+
+A kernel's gradient is what `kernel.backward(...)` declares, or, where the program has a whole-tensor form (whole.py), that form's; else a call with
+inputs that require one is refused. vmap takes the whole-tensor form too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._library.autograd import Info, make_autograd_impl
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import operators, whole
+from .kernel import Kernel
+from .parameters import NO_DEFAULT, Parameter
+from .types import TensorType
+
+if TYPE_CHECKING:
+    from .launch import LaunchableKernel
+
+_PREFIXES = ("d", "d_", "grad_")
+
+#: Computes gradients: (value by name, gradient by output's name) -> gradient by input's name.
+Gradient = Callable[[Mapping[str, Any], Mapping[str, torch.Tensor]], Mapping[str, Any]]
+
+
+def _gradient_of(name: str, names: Sequence[str]) -> str | None:
+    """The parameter whose gradient `name` means."""
+    return next((n for n in names if name in (f"{prefix}{n}" for prefix in _PREFIXES)), None)
+
+
+def declared(kernel: LaunchableKernel, gradient: Callable[..., Any]) -> Gradient:
+    """What `kernel.backward(gradient)` registers. Raises KernelError where a name means nothing."""
+    outputs = [p.name for p in kernel.parameters if p.kind in ("out", "inout")]
+    inputs = [p.name for p in kernel.parameters if p.kind in ("in", "inout")]
+    values = [p.name for p in kernel.parameters]
+    made: dict[str, str] = {}  # the gradient's output -> the input
+    if isinstance(gradient, Kernel):
+        parameters = [(p.name, p.default is not NO_DEFAULT) for p in gradient.parameters if p.kind != "out"]
+        for p in gradient.parameters:
+            if p.kind == "inout":
+                kernel.fail(
+                    f"the gradient {gradient.name} writes {p.name} in place",
+                    None,
+                    f"{p.name}: tw.In[...] and outputs tw.Out[...]",
+                )
+            target = _gradient_of(p.name, inputs) if p.kind == "out" else None
+            if p.kind == "out" and target is None:
+                _unknown(kernel, gradient.name, p.name, f"d{inputs[0]} for the gradient of {inputs[0]}")
+            if target is not None:
+                made[p.name] = target
+    else:
+        parameters = [(p.name, p.default is not p.empty) for p in inspect.signature(gradient).parameters.values()]
+    title = getattr(gradient, "__name__", repr(gradient))
+    taken: dict[str, tuple[str, str]] = {}
+    for name, optional in parameters:
+        output = _gradient_of(name, outputs)
+        if name in values:
+            taken[name] = ("value", name)
+        elif output is not None:
+            taken[name] = ("gradient", output)
+        elif not optional:
+            _unknown(
+                kernel, title, name, f"d{outputs[0]} for the gradient of {outputs[0]}, or one of {', '.join(values)}"
+            )
+
+    def run(value: Mapping[str, Any], grads: Mapping[str, torch.Tensor]) -> Mapping[str, Any]:
+        arguments = {n: value[of] if what == "value" else grads[of] for n, (what, of) in taken.items()}
+        results = gradient(**arguments)
+        if isinstance(gradient, Kernel):
+            results = (results,) if isinstance(results, torch.Tensor) else results
+            return dict(zip(made.values(), results, strict=True))
+        if isinstance(results, Mapping):
+            unknown = sorted(results.keys() - set(inputs))
+            if unknown:
+                raise ValueError(
+                    f"{title}, the gradient of {kernel.name}, returns a gradient of {unknown[0]}, which is no tensor input"
+                )
+            return results
+        results = (results,) if results is None or isinstance(results, torch.Tensor) else tuple(results)
+        if len(results) != len(inputs):
+            raise ValueError(
+                f"{title}, the gradient of {kernel.name}, returns {len(results)} gradients for {len(inputs)} tensor inputs ({', '.join(inputs)})"
+            )
+        return dict(zip(inputs, results, strict=True))
+
+    return run
+
+
+def _unknown(kernel: LaunchableKernel, gradient: str, name: str, hint: str) -> None:
+    kernel.fail(f"{name} of {gradient}, the gradient of {kernel.name}, means none of its parameters", None, hint)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The whole-tensor form
+
+
+def results_of(kernel: LaunchableKernel, values: Sequence[Any]) -> list[torch.Tensor]:
+    """The functional operator's results (outputs, then InOuts) by whole-tensor evaluation. Raises whole.NotWhole."""
+    program = kernel._program_of(values)
+    inputs = [v for p, v in zip(kernel.parameters, values, strict=True) if p.kind not in ("out", "const")]
+    written = [p for p in kernel.parameters if p.kind in ("out", "inout")]
+    found = zip(written, whole.evaluate(program, inputs), strict=True)
+    return [r for _, r in sorted(found, key=lambda item: item[0].kind == "inout")]
+
+
+def _meta(tensor: torch.Tensor) -> torch.Tensor:
+    """The same sizes without memory; for symbolic ones what they are now."""
+    sizes = [s if isinstance(s, int) else s.node.hint if s.node.has_hint() else 8 for s in tensor.shape]
+    return torch.empty(sizes, dtype=tensor.dtype, device="meta")
+
+
+def why_not_whole(kernel: LaunchableKernel, values: Sequence[Any]) -> str | None:
+    """Why the specialisation that a call has is not of whole-tensor form, or None if it is. Kept per program."""
+    program = kernel._program_of(values)
+    known: dict[int, tuple[Any, str | None]] = kernel.__dict__.setdefault("_whole", {})
+    found = known.get(id(program))
+    if found is None or found[0] is not program:
+        reason = None
+        with _disable_current_modes():  # whatever watches the call is not to see this
+            meta = [_meta(v) if isinstance(v, torch.Tensor) else v for v in values]
+            try:
+                results_of(kernel, meta)
+            except whole.NotWhole as error:
+                reason = str(error)
+        found = known[id(program)] = (program, reason)
+    return found[1]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Autograd
+
+
+def _is_differentiable(p: Parameter, value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and p.kind in ("in", "inout")
+
+
+def autograd(kernel: LaunchableKernel, full: str, differentiable: bool) -> Callable[..., Any]:
+    """What runs where an input requires a gradient: (keyset, arguments of the operator) -> its results."""
+    implementation: Callable[..., Any] | None = None
+
+    def differentiated(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal implementation
+        values = operators.named_arguments(kernel, args, kwargs)
+        if not differentiable:
+            kernel.fail(
+                "an argument requires a gradient, and this way of calling writes into its arguments",
+                None,
+                f"{kernel.name}(...), with outputs left out, or torch.no_grad()",
+            )
+        if kernel._gradient is None:
+            _require_gradient(kernel, values)
+        if implementation is None:
+            name, _, overload = full.partition("::")[2].partition(".")
+            op = getattr(getattr(getattr(torch.ops, operators.NAMESPACE), name), overload or "default")
+            implementation = make_autograd_impl(op, Info(_backward(kernel), _setup(kernel)))
+        return implementation(keyset, *args, **kwargs)
+
+    return differentiated
+
+
+def _require_gradient(kernel: LaunchableKernel, values: Sequence[Any]) -> None:
+    """KernelError if there is none."""
+    reason = why_not_whole(kernel, values)
+    if reason is not None:
+        names = [
+            p.name
+            for p, v in zip(kernel.parameters, values, strict=True)
+            if isinstance(v, torch.Tensor) and v.requires_grad
+        ]
+        p = next(p for p in kernel.parameters if p.name == names[0])
+        kernel.fail(
+            f"{names[0]} requires a gradient, and {kernel.name} has none: none was given by {kernel.name}.backward(...), and none can be derived, "
+            f"since {reason}",
+            p,
+            f"{kernel.name}.backward(another_kernel), {names[0]}.detach(), or the call under torch.no_grad()",
+        )
+
+
+def _setup(kernel: LaunchableKernel) -> Callable[..., None]:
+    def setup(
+        ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: Mapping[str, Any] | None = None
+    ) -> None:
+        values = operators.named_arguments(kernel, inputs, keyword_only_inputs or {})
+        results = (output,) if isinstance(output, torch.Tensor) else tuple(output)
+        ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
+        saved = [v for v in values if isinstance(v, torch.Tensor)]
+        ctx.tensors = [isinstance(v, torch.Tensor) for v in values]
+        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+        if kernel._gradient is not None:
+            saved += results
+        ctx.save_for_backward(*saved)
+
+    return setup
+
+
+def _backward(kernel: LaunchableKernel) -> Callable[..., Any]:
+    parameters = kernel.parameters
+    # Arguments of the operator, in the order of its schema.
+    positional = [k for k, p in enumerate(parameters) if p.kind != "out" and not p.keyword_only]
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        saved = list(ctx.saved_tensors)
+        values = [
+            saved.pop(0) if is_tensor else other for is_tensor, other in zip(ctx.tensors, ctx.others, strict=True)
+        ]
+        given = positional[: len(ctx.needs_input_grad)]  # the dispatcher leaves defaults out
+        wanted = [
+            k for n, k in enumerate(given) if ctx.needs_input_grad[n] and _is_differentiable(parameters[k], values[k])
+        ]
+        made = (
+            _declared_gradients(kernel, values, saved, grads)
+            if kernel._gradient is not None
+            else _derived_gradients(kernel, values, grads, wanted)
+        )
+        results: list[Any] = []
+        for k in given:
+            gradient = made.get(parameters[k].name) if k in wanted else None
+            if gradient is not None and (gradient.shape != values[k].shape or gradient.dtype != values[k].dtype):
+                raise ValueError(
+                    f"{kernel.name}: the gradient of {parameters[k].name} is {list(gradient.shape)} of {gradient.dtype}, "
+                    f"and {parameters[k].name} is {list(values[k].shape)} of {values[k].dtype}"
+                )
+            results.append(gradient)
+        return tuple(results)
+
+    return backward
+
+
+def _declared_gradients(
+    kernel: LaunchableKernel, values: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]
+) -> Mapping[str, Any]:
+    value = {p.name: v for p, v in zip(kernel.parameters, values, strict=True)}
+    written = sorted((p for p in kernel.parameters if p.kind in ("out", "inout")), key=lambda p: p.kind == "inout")
+    value.update({p.name: r for p, r in zip(written, results, strict=True) if p.kind == "out"})
+    return kernel._gradient(value, {p.name: g for p, g in zip(written, grads, strict=True)})
+
+
+def _derived_gradients(
+    kernel: LaunchableKernel, values: Sequence[Any], grads: Sequence[Any], wanted: Sequence[int]
+) -> Mapping[str, Any]:
+    def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = list(values)
+        for k, value in zip(wanted, inputs, strict=True):
+            given[k] = value
+        return tuple(r for r in results_of(kernel, given) if r.is_floating_point())
+
+    inputs = [values[k] for k in wanted]
+    written = sorted((p for p in kernel.parameters if p.kind in ("out", "inout")), key=lambda p: p.kind == "inout")
+    needed = tuple(g for p, g in zip(written, grads, strict=True) if g is not None and g.is_floating_point())
+    pullback = torch.func.vjp(forward, *inputs)[1]
+    return {kernel.parameters[k].name: g for k, g in zip(wanted, pullback(needed), strict=True)}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# vmap
+
+
+def vmap(kernel: LaunchableKernel) -> Callable[..., Any]:
+    """The functional operator with batched arguments, by the whole-tensor form."""
+
+    def batched(info: Any, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        values = operators.named_arguments(kernel, args, kwargs)
+        dims = operators.named_arguments(kernel, in_dims, {})
+        dims = [
+            d if isinstance(p.type, TensorType) and p.kind != "out" else None
+            for p, d in zip(kernel.parameters, dims, strict=True)
+        ]
+        one = [v.select(d, 0) if d is not None else v for v, d in zip(values, dims, strict=True)]
+        reason = why_not_whole(kernel, one)
+        if reason is not None:
+            kernel.fail(
+                f"vmap of {kernel.name} is not possible: {reason}", None, "a kernel with a scalar axis over the batch"
+            )
+        tensors = [k for k, d in enumerate(dims) if isinstance(values[k], torch.Tensor)]
+
+        def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            given = list(values)
+            for k, value in zip(tensors, inputs, strict=True):
+                given[k] = value
+            return tuple(results_of(kernel, given))
+
+        results = torch.vmap(run, in_dims=tuple(dims[k] for k in tensors), randomness=info.randomness)(
+            *(values[k] for k in tensors)
+        )
+        return (results[0], 0) if len(results) == 1 else (results, (0,) * len(results))
+
+    return batched
