@@ -798,6 +798,30 @@ def test_several_index_tiles_broadcast_together():
     close(z, torch.stack([x[3, :, 1], x[0, :, 4]]))
 
 
+def test_fill_of_infinities_and_of_gathers():
+    @tw.kernel
+    def k(
+        X: tw.In[f32, M],
+        Idx: tw.In[i64, N],
+        Y: tw.Out[f32, M],
+        Z: tw.Out[f32, N],
+        Q: tw.Out[tw.bool_, M],
+        Mask: tw.In[tw.bool_, M],
+    ):
+        tw.static_assert(M == N)
+        for i in tw.parallel(M):
+            Y[i] = tw.load(X, i - 1, fill=-math.inf)
+            Z[i] = tw.load(X, Idx[i], fill=-1.0)
+            Q[i] = tw.load(Mask, i + 1, fill=True)
+
+    x, idx, mask = torch.randn(4), torch.tensor([0, 7, -1, 3]), torch.zeros(4, dtype=torch.bool)
+    y, z, q = torch.empty(4), torch.empty(4), torch.empty(4, dtype=torch.bool)
+    run(k, x, idx, y, z, q, mask)
+    close(y, torch.cat([torch.tensor([-math.inf]), x[:3]]))
+    close(z, torch.stack([x[0], torch.tensor(-1.0), torch.tensor(-1.0), x[3]]))
+    assert q.tolist() == [False, False, False, True]
+
+
 def test_run_time_offsets_of_axes():
     @tw.kernel
     def k(X: tw.In[f32, L, N], Off: tw.In[i64, 1], Y: tw.Out[f32, M, N], Z: tw.Out[f32, M, N]):

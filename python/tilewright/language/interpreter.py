@@ -391,6 +391,7 @@ class Interpreter:
         param, dtype = statement["param"], statement["dtype"]
         shape = [self.size(s) for s in statement["shape"]]
         fill = statement.get("fill")
+        fill = float(fill) if isinstance(fill, str) else fill  # "inf", "-inf" and "nan", as in const
         number, valid = self._address(statement, shape, quiet=fill is not None)
         self.observer.read(statement, param, number[valid])
         if self.params[param]["dtype"] != dtype:

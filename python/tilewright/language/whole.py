@@ -568,7 +568,9 @@ class _Evaluator:
         memory = self._output(param)
         entries = self._entries(s, s["index"], scales, [{}] * memory.ndim)
         leads = self._leads(entries, [1] * self.lead_count)
-        return self._make(s, whole_ops.read(memory, entries, leads, extents, s.get("fill")), alias=True)
+        fill = s.get("fill")
+        fill = float(fill) if isinstance(fill, str) else fill  # "inf", "-inf" and "nan", as in const
+        return self._make(s, whole_ops.read(memory, entries, leads, extents, fill), alias=True)
 
     def view(self, s: Statement) -> Whole:
         (x,) = self.args(s)
