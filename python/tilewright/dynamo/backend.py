@@ -18,7 +18,7 @@ from .. import switches
 from ..stats import GraphStats, recorder
 from . import shapes
 from .compiler import build
-from .decompositions import decompositions
+from .decompositions import with_kernels
 from .errors import CompileError, UnsupportedError
 from .graph import GraphDescription, describe
 from .rewrites import rewrite
@@ -69,7 +69,7 @@ def compile_dynamo_graph(
 
     with recorder.phase("prepare"):
         rewrite(gm)
-        table = decompositions()
+        table = with_kernels()
     name = _name(gm)
 
     def compiler(kind: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]:

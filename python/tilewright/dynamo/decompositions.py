@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -63,3 +64,13 @@ def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
     table.update(get_decompositions(_EXTRA))
     remove_decompositions(table, KEPT)
     return table
+
+
+def with_kernels() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+    """The table, and with it the hand-written kernels of this process that are of whole-tensor form, which fuse with what is around them."""
+    operators = sys.modules.get("tilewright.language.operators")
+    if operators is None or not operators.registered:
+        return decompositions()
+    from ..language.inlining import decompositions as kernels
+
+    return {**decompositions(), **kernels()}

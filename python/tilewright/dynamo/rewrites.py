@@ -124,6 +124,28 @@ def _is_plain_self_attention(node: torch.fx.Node) -> bool:
     return same and not need_weights
 
 
+def _writing_kernel(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """For a hand-written kernel that writes in place: one that writes nothing and copies. What else AOTAutograd makes of it is no operator."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name.startswith("tilewright_kernels::"):
+        target = target.out if "out" in target.overloads() and node.kwargs.keys() & _written(target.out) else target.default
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "tilewright_kernels" or not _written(target):
+        return None
+    from ..language import operators
+
+    kernel, is_out = operators.registered[target._opname], target._overloadname == "out"
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        values = operators.named_arguments(kernel, args, kwargs)
+        return operators.call_functional(kernel, operators.operators_of(kernel), values, returns_outputs=is_out)
+
+    return call
+
+
+def _written(op: torch._ops.OpOverload) -> set[str]:
+    return {a.name for a in op._schema.arguments if a.is_write}
+
+
 _REPLACEMENTS: dict[Any, tuple[Callable[..., Any], Callable[[torch.fx.Node], bool] | None]] = {
     F.scaled_dot_product_attention: (torch.ops.tilewright.sdpa.default, None),
     _BUILTIN_SDPA: (torch.ops.tilewright.sdpa.default, None),
@@ -135,13 +157,18 @@ _REPLACEMENTS: dict[Any, tuple[Callable[..., Any], Callable[[torch.fx.Node], boo
 
 
 def rewrite(gm: torch.fx.GraphModule) -> None:
-    """Replaces the calls above, in nested graphs too."""
+    """Replaces the calls above, and operators of hand-written kernels that write in place, in nested graphs too."""
     for module in gm.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
         changed = False
         for node in module.graph.nodes:
             if node.op != "call_function":
+                continue
+            kernel = _writing_kernel(node)
+            if kernel is not None:
+                node.target = kernel
+                changed = True
                 continue
             replacement, condition = _REPLACEMENTS.get(node.target, (None, None))
             if replacement is not None and (condition is None or condition(node)):

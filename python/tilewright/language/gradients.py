@@ -6,18 +6,17 @@ inputs that require one is refused. vmap takes the whole-tensor form too.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._library.autograd import Info, make_autograd_impl
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import operators, whole
 from .kernel import Kernel
 from .parameters import NO_DEFAULT, Parameter
-from .types import TensorType
 
 if TYPE_CHECKING:
     from .launch import LaunchableKernel
@@ -139,28 +138,45 @@ def _is_differentiable(p: Parameter, value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point() and p.kind in ("in", "inout")
 
 
-def autograd(kernel: LaunchableKernel, full: str, differentiable: bool) -> Callable[..., Any]:
+def autograd(kernel: LaunchableKernel, writes: bool) -> Callable[..., Any]:
     """What runs where an input requires a gradient: (keyset, arguments of the operator) -> its results."""
-    implementation: Callable[..., Any] | None = None
+    if writes:
+        return functools.partial(_refuse_writing, kernel)
 
     def differentiated(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal implementation
         values = operators.named_arguments(kernel, args, kwargs)
-        if not differentiable:
-            kernel.fail(
-                "an argument requires a gradient, and this way of calling writes into its arguments",
-                None,
-                f"{kernel.name}(...), with outputs left out, or torch.no_grad()",
-            )
         if kernel._gradient is None:
             _require_gradient(kernel, values)
-        if implementation is None:
-            name, _, overload = full.partition("::")[2].partition(".")
-            op = getattr(getattr(getattr(torch.ops, operators.NAMESPACE), name), overload or "default")
-            implementation = make_autograd_impl(op, Info(_backward(kernel), _setup(kernel)))
-        return implementation(keyset, *args, **kwargs)
+            if transformed():  # functorch differentiates what the kernel consists of
+                results = results_of(kernel, values)
+                return results[0] if len(results) == 1 else tuple(results)
+        return function_of(kernel).apply(keyset, *values)
 
     return differentiated
+
+
+def transformed() -> bool:
+    """Whether one of torch.func's transforms is active."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _refuse_writing(kernel: LaunchableKernel, keyset: Any, *args: Any, **kwargs: Any) -> None:
+    kernel.fail(
+        "an argument requires a gradient, and this operator writes into its arguments",
+        None,
+        f"{kernel.name}(...) itself, the operator that returns its results, or torch.no_grad()",
+    )
+
+
+def call_transformed(kernel: LaunchableKernel, values: Sequence[Any]) -> list[torch.Tensor]:
+    """The functional operator's results under torch.func's transforms, which do not see through operators."""
+    if kernel._gradient is None and why_not_whole(kernel, values) is None:
+        return results_of(kernel, values)
+    if kernel._gradient is not None:
+        results = function_of(kernel).apply(None, *values)
+    else:
+        results = operators.call_operator(kernel, values)
+    return [results] if isinstance(results, torch.Tensor) else list(results)
 
 
 def _require_gradient(kernel: LaunchableKernel, values: Sequence[Any]) -> None:
@@ -181,54 +197,63 @@ def _require_gradient(kernel: LaunchableKernel, values: Sequence[Any]) -> None:
         )
 
 
-def _setup(kernel: LaunchableKernel) -> Callable[..., None]:
-    def setup(
-        ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: Mapping[str, Any] | None = None
-    ) -> None:
-        values = operators.named_arguments(kernel, inputs, keyword_only_inputs or {})
-        results = (output,) if isinstance(output, torch.Tensor) else tuple(output)
-        ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
-        saved = [v for v in values if isinstance(v, torch.Tensor)]
-        ctx.tensors = [isinstance(v, torch.Tensor) for v in values]
-        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
-        if kernel._gradient is not None:
-            saved += results
-        ctx.save_for_backward(*saved)
-
-    return setup
+def function_of(kernel: LaunchableKernel) -> type[torch.autograd.Function]:
+    """The kernel as a function that autograd and torch.func know: apply(keyset or None, one value per parameter)."""
+    found = kernel.__dict__.get("_function")
+    if found is None:
+        found = kernel.__dict__["_function"] = _make_function(kernel)
+    return found
 
 
-def _backward(kernel: LaunchableKernel) -> Callable[..., Any]:
+def _make_function(kernel: LaunchableKernel) -> type[torch.autograd.Function]:
     parameters = kernel.parameters
-    # Arguments of the operator, in the order of its schema.
-    positional = [k for k, p in enumerate(parameters) if p.kind != "out" and not p.keyword_only]
 
-    def backward(ctx: Any, *grads: Any) -> Any:
-        saved = list(ctx.saved_tensors)
-        values = [
-            saved.pop(0) if is_tensor else other for is_tensor, other in zip(ctx.tensors, ctx.others, strict=True)
-        ]
-        given = positional[: len(ctx.needs_input_grad)]  # the dispatcher leaves defaults out
-        wanted = [
-            k for n, k in enumerate(given) if ctx.needs_input_grad[n] and _is_differentiable(parameters[k], values[k])
-        ]
-        made = (
-            _declared_gradients(kernel, values, saved, grads)
-            if kernel._gradient is not None
-            else _derived_gradients(kernel, values, grads, wanted)
-        )
-        results: list[Any] = []
-        for k in given:
-            gradient = made.get(parameters[k].name) if k in wanted else None
-            if gradient is not None and (gradient.shape != values[k].shape or gradient.dtype != values[k].dtype):
-                raise ValueError(
-                    f"{kernel.name}: the gradient of {parameters[k].name} is {list(gradient.shape)} of {gradient.dtype}, "
-                    f"and {parameters[k].name} is {list(values[k].shape)} of {values[k].dtype}"
-                )
-            results.append(gradient)
-        return tuple(results)
+    class Differentiated(torch.autograd.Function):
+        generate_vmap_rule = True
 
-    return backward
+        @staticmethod
+        def forward(keyset: Any, *values: Any) -> Any:
+            if keyset is None:
+                return operators.call_operator(kernel, values)
+            with torch._C._AutoDispatchBelowAutograd():
+                return operators.call_operator(kernel, values, keyset & torch._C._after_autograd_keyset)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            values = inputs[1:]
+            results = (output,) if isinstance(output, torch.Tensor) else tuple(output)
+            ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
+            saved = [v for v in values if isinstance(v, torch.Tensor)]
+            ctx.tensors = [isinstance(v, torch.Tensor) for v in values]
+            ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+            ctx.save_for_backward(*saved, *(results if kernel._gradient is not None else ()))
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved = list(ctx.saved_tensors)
+            values = [
+                saved.pop(0) if is_tensor else other for is_tensor, other in zip(ctx.tensors, ctx.others, strict=True)
+            ]
+            wanted = [
+                k for k, p in enumerate(parameters) if ctx.needs_input_grad[k + 1] and _is_differentiable(p, values[k])
+            ]
+            if kernel._gradient is not None:
+                made = _declared_gradients(kernel, values, saved, grads)
+            else:
+                made = _derived_gradients(kernel, values, grads, wanted)
+            results: list[Any] = [None] * (len(parameters) + 1)
+            for k in wanted:
+                name, value = parameters[k].name, values[k]
+                results[k + 1] = gradient = made.get(name)
+                if gradient is not None and (gradient.shape != value.shape or gradient.dtype != value.dtype):
+                    raise ValueError(
+                        f"{kernel.name}: the gradient of {name} is {list(gradient.shape)} of {gradient.dtype}, "
+                        f"and {name} is {list(value.shape)} of {value.dtype}"
+                    )
+            return tuple(results)
+
+    Differentiated.__name__ = Differentiated.__qualname__ = f"{kernel.name}_backward"
+    return Differentiated
 
 
 def _declared_gradients(
@@ -261,32 +286,18 @@ def _derived_gradients(
 
 
 def vmap(kernel: LaunchableKernel) -> Callable[..., Any]:
-    """The functional operator with batched arguments, by the whole-tensor form."""
+    """The functional operator with batched arguments: PyTorch's batching rules of the operators that the whole-tensor form consists of."""
 
-    def batched(info: Any, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    def batched(*args: Any, **kwargs: Any) -> Any:
         values = operators.named_arguments(kernel, args, kwargs)
-        dims = operators.named_arguments(kernel, in_dims, {})
-        dims = [
-            d if isinstance(p.type, TensorType) and p.kind != "out" else None
-            for p, d in zip(kernel.parameters, dims, strict=True)
-        ]
-        one = [v.select(d, 0) if d is not None else v for v, d in zip(values, dims, strict=True)]
-        reason = why_not_whole(kernel, one)
+        reason = why_not_whole(kernel, values)
         if reason is not None:
             kernel.fail(
-                f"vmap of {kernel.name} is not possible: {reason}", None, "a kernel with a scalar axis over the batch"
+                f"vmap of {kernel.name} is not possible: {reason}",
+                None,
+                "the batch as a dimension of the parameters: for b, i in tw.parallel(B, M, tile=(1, None))",
             )
-        tensors = [k for k, d in enumerate(dims) if isinstance(values[k], torch.Tensor)]
-
-        def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            given = list(values)
-            for k, value in zip(tensors, inputs, strict=True):
-                given[k] = value
-            return tuple(results_of(kernel, given))
-
-        results = torch.vmap(run, in_dims=tuple(dims[k] for k in tensors), randomness=info.randomness)(
-            *(values[k] for k in tensors)
-        )
-        return (results[0], 0) if len(results) == 1 else (results, (0,) * len(results))
+        results = results_of(kernel, values)
+        return results[0] if len(results) == 1 else tuple(results)
 
     return batched

@@ -16,7 +16,7 @@ import torch
 
 from .. import switches
 from ..dynamo.dtypes import DTYPE_NAMES, DTYPES
-from . import arrays, operators
+from . import arrays, gradients, operators
 from .frontend_names import Capture
 from .interpreter import Order
 from .kernel import Kernel, _typed
@@ -160,8 +160,6 @@ class LaunchableKernel(Kernel):
         value in the call. A kernel's outputs `dX` are gradients of the inputs X; a function returns a dict from names of
         inputs to gradients, or a tuple with one gradient (or None) per tensor input, in order. Gradients have their input's shape and dtype.
         """
-        from . import gradients
-
         self._gradient = gradients.declared(self, gradient)
         return gradient
 
@@ -320,7 +318,11 @@ class LaunchableKernel(Kernel):
             results = self._launcher.call_bound(values)
             if results is not NotImplemented:
                 return results
-        return operators.call_functional(self, operators.operators_of(self), values)
+        made = operators.operators_of(self)
+        if made.functional is not None and gradients.transformed():
+            inputs = [None if p.kind == "out" else v for p, v in zip(self.parameters, values, strict=True)]
+            return operators.distribute(self, values, gradients.call_transformed(self, inputs))
+        return operators.call_functional(self, made, values)
 
     def _check_call(self, values: Sequence[Any]) -> None:
         """TILEWRIGHT_CHECK: raises KernelCheckError if the interpreter finds something wrong with a call."""

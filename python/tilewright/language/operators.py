@@ -228,7 +228,6 @@ def _register(kernel: LaunchableKernel) -> Operators:
     outs = [p.name for p in kernel.parameters if p.kind == "out"]
     inouts = [p.name for p in kernel.parameters if p.kind == "inout"]
     inferable = uninferable(kernel) is None
-    overloads: dict[str, Any] = {}
 
     def add(overload: str, written: Sequence[str], returned: Sequence[str], aliased: bool = False) -> None:
         # Inductor takes for granted that one output is called `out`.
@@ -240,17 +239,14 @@ def _register(kernel: LaunchableKernel) -> Operators:
         _C.register_kernel_operator(name, overload, kernel._launcher)
         full = f"{NAMESPACE}::{name}" + (f".{overload}" if overload else "")
         torch.library.register_fake(full, _fake(kernel, written, aliased), lib=_library)
-        overloads[overload] = op = torch._C._get_operation_overload(f"{NAMESPACE}::{name}", overload)
-        assert op is not None
-        differentiable = not written
         _library.impl(
             hidden + (f".{overload}" if overload else ""),
-            gradients.autograd(kernel, full, differentiable),
+            gradients.autograd(kernel, bool(written)),
             "Autograd",
             with_keyset=True,
         )
-        if differentiable:
-            torch.library.register_vmap(full, gradients.vmap(kernel), lib=_library)
+        if not written:
+            _library.impl(full.partition("::")[2], gradients.vmap(kernel), "FuncTorchBatched")
 
     from .. import _C
     from . import gradients
@@ -388,8 +384,11 @@ def call_in_trace(kernel: LaunchableKernel, args: tuple[Any, ...], kwargs: dict[
     return call_functional(kernel, cast(Any, kernel)._operators, kernel._bind(args, kwargs))
 
 
-def call_functional(kernel: LaunchableKernel, operators: Operators, values: Sequence[Any]) -> Any:
-    """The kernel's call by its operator; what it writes is copied to where it belongs. `values`: one per parameter."""
+def call_functional(
+    kernel: LaunchableKernel, operators: Operators, values: Sequence[Any], returns_outputs: bool = False
+) -> Any:
+    """The kernel's call by its operator; what it writes is copied to where it belongs. `values`: one per parameter. Returns the outputs that
+    were allocated, or all (`returns_outputs`, as the overload `out` does)."""
     given = {}
     for k, p in enumerate(kernel.parameters):
         if p.kind == "const":
@@ -403,17 +402,37 @@ def call_functional(kernel: LaunchableKernel, operators: Operators, values: Sequ
         operators.in_place(**given)
         return None
     results = operators.functional(**given)
-    if not isinstance(results, (tuple, list)):
-        results = (results,)
+    return distribute(kernel, values, results if isinstance(results, (tuple, list)) else (results,), returns_outputs)
+
+
+def call_operator(kernel: LaunchableKernel, values: Sequence[Any], keyset: Any = None) -> Any:
+    """The functional operator on one value per parameter (None for outputs), as it is or below the keys that are not in `keyset`."""
+    op = operators_of(kernel).functional
+    args, kwargs = [], {}
+    for p, value in zip(kernel.parameters, values, strict=True):
+        if p.kind == "out":
+            continue
+        value = encode_constant(kernel, p, value) if p.kind == "const" else value
+        if p.keyword_only:
+            kwargs[p.name] = value
+        else:
+            args.append(value)
+    return op(*args, **kwargs) if keyset is None else op.redispatch(keyset, *args, **kwargs)
+
+
+def distribute(
+    kernel: LaunchableKernel, values: Sequence[Any], results: Sequence[torch.Tensor], returns_outputs: bool = False
+) -> Any:
+    """The functional operator's results to where a call wants them."""
     fresh = []
     k = 0
     for kind in ("out", "inout"):
         for p, value in zip(kernel.parameters, values, strict=True):
             if p.kind != kind:
                 continue
-            if value is None:
-                fresh.append(results[k])
-            else:
+            if value is None or (returns_outputs and kind == "out"):
+                fresh.append(results[k] if value is None else value)
+            if value is not None:
                 if value.shape != results[k].shape or value.dtype != results[k].dtype:
                     raise ValueError(
                         f"{kernel.name}: {p.name} is {list(value.shape)} of {value.dtype}, "
