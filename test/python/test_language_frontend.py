@@ -1104,6 +1104,17 @@ def test_top_k_router():
     assert [r["lhs"] for r in program["relations"]] == ["3", "2"]
 
 
+def test_top_k_of_an_integer_parameter():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M], k: int):
+        for i in tw.parallel(M):
+            Y[i] = tw.sum(tw.topk(X[i, :], k, axis=1)[0], axis=1)
+
+    x, y = torch.rand(5, 9), torch.empty(5)
+    run(k, x, y, 4)
+    close(y, x.topk(4).values.sum(1))
+
+
 def test_int8_and_int4_weights():
     @tw.kernel
     def q8(A: tw.In[tw.i8, M, K], W: tw.In[tw.i8, N, K], Sc: tw.In[f32, N], C: tw.Out[f32, M, N]):

@@ -166,9 +166,12 @@ def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
 
 @builtin
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
-    """(values, indices) of the k largest (or smallest) elements along an axis, in order; k is a compile-time int or a size."""
+    """(values, indices) of the k largest (or smallest) elements along an axis, in order; k is a compile-time int, a size or an int parameter."""
     b = active("topk")
     x = b.value(x)
+    if isinstance(k, Tile) and k.size is not None:
+        b.use_scalars(k.size)
+        k = plain(k.size)
     if not is_size(k):
         b.fail(
             f"tw.topk with k = {describe(k)}: the shape of a tile cannot depend on data",
