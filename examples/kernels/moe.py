@@ -31,12 +31,12 @@ def moe_route(
     Ids: tw.Out[tw.i64, M, K],
     Weights: tw.Out[tw.f32, M, K],
     scale: float = 1.0,
-    groups: tw.const = 1,
+    groups: int = 1,
     score: tw.const = "softmax",
-    best: tw.const = 1,
+    best: tw.const = 0,
     renormalise: tw.const = True,
 ):
-    """The K experts of each token, best first, and their weights. `groups`: how many groups may be chosen from, by their `best` best experts."""
+    """The K experts of each token, best first, and their weights. With `best`, only from the `groups` groups with the largest sum of `best` best."""
     for i in tw.parallel(M):
         x = Logits[i, :].to(tw.f32)
         if score == "softmax":
@@ -45,7 +45,7 @@ def moe_route(
         else:
             scores = tw.sigmoid(x)
         choice = scores.reshape((i, C, P)) + Bias[:, :]
-        if groups:
+        if best:
             values, _ = tw.topk(choice, best, axis=2)
             _, chosen = tw.topk(tw.sum(values, axis=2), groups, axis=1)
             allowed = tw.any(chosen[:, :, None] == tw.iota(C), axis=1)
@@ -108,10 +108,10 @@ def moe_combine(Rows: tw.In[T, M * K, F], Slots: tw.In[tw.i64, M, K], Weights: t
 
 
 def route_sizes(draw):
-    least, best = draw.random.choice(((1, 1), (2, 2), (3, 2)))
-    groups = draw.random.choice((1, 1, 4, 8))
-    chosen = draw.random.randint(1, groups)
-    experts = draw.size(256 // groups, least=least)
+    best = draw.random.choice((0, 1, 2))
+    groups = draw.random.choice((1, 4, 8))
+    chosen = draw.random.randint(1, groups) if best else groups
+    experts = draw.size(256 // groups, least=max(best, 1))
     return {
         "M": draw.size(90),
         "K": draw.size(min(8, chosen * experts), least=1),
@@ -133,7 +133,7 @@ def route_arguments(draw, n, dtype, score="softmax"):
         "Ids": draw.out(n.M, n.K, dtype=torch.int64),
         "Weights": draw.out(n.M, n.K),
         "scale": 2.5,
-        "groups": n.chosen if n.C > 1 else 0,
+        "groups": n.chosen,
         "score": score,
         "best": n.best,
         "renormalise": draw.random.random() < 0.5,
@@ -143,7 +143,7 @@ def route_arguments(draw, n, dtype, score="softmax"):
 def route_reference(a):
     scores = a.Logits.softmax(1) if a.score == "softmax" else a.Logits.sigmoid()
     choice = scores.reshape(-1, *a.Bias.shape) + a.Bias
-    if a.groups:
+    if a.best:
         chosen = choice.topk(a.best, 2).values.sum(2).topk(a.groups, 1).indices
         allowed = torch.zeros(choice.shape[:2], dtype=torch.bool).scatter(1, chosen, True)
         choice = choice.masked_fill(~allowed[:, :, None], -INFINITY)
