@@ -380,7 +380,7 @@ private:
       return run(s.body);
     if (s.op == "for")
       return raise ? accumulate(s) : loopOver(s);
-    if (s.op == "store")
+    if (s.op == "store" || s.op == "atomic_add")
       return store(s);
     if (s.op == "print")
       return; // the interpreter prints
@@ -398,8 +398,6 @@ private:
       if (s.op == "assert")
         return assertion(s);
     }
-    if (s.op == "atomic_add")
-      refuse("atomic_add has no code yet", "let one grid point own each element of the output");
     if (!s.id)
       damaged("unknown statement " + s.op);
     Value result{s.dtype, s.shape, nullptr, std::nullopt, false};
@@ -421,10 +419,10 @@ private:
     else if (s.op == "size")
       size(s, result);
     else if (s.op == "scalar")
-      result.expr =
-          Ex(pool, pool.load({params[s.param].buffer, 0, Sizes(outer.size()), {}}, isFloat(program.params[s.param].dtype) ? DType::F64 : DType::I64))
-              .to(s.dtype)
-              .get();
+      result.expr = Ex(pool, pool.load({params[s.param].buffer, 0, Sizes(outer.size()), {}},
+                                       isFloat(program.params[s.param].dtype) ? DType::F64 : DType::I64))
+                        .to(s.dtype)
+                        .get();
     else if (s.op == "iota")
       result.expr = pool.cast(pool.index(outer.size() + s.axis), s.dtype);
     else if (s.op == "view")
@@ -857,7 +855,10 @@ private:
     Access access = address(s, v.shape, false, inside);
     Nest nest;
     nest.domain = domainOf(v);
-    nest.stores.push_back({access, v.expr});
+    bool atomic = s.op == "atomic_add";
+    if (atomic && sizeOf(v.type) < 4)
+      refuse("atomic_add of " + std::string(nameOf(v.type)) + " has no code", "add in f32, f64, i32 or i64");
+    nest.stores.push_back({access, v.expr, atomic});
     add(std::move(nest));
   }
 

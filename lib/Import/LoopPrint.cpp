@@ -279,7 +279,8 @@ private:
       numbers[e] = next++;
     }
     for (const Store &store : nest.stores)
-      out << "    " << writer.address(store.access) << " = " << writer.reference(store.value) << "\n";
+      out << "    " << writer.address(store.access) << (store.atomicAdd ? " += " : " = ")
+          << writer.reference(store.value) << "\n";
     if (body)
       out << "    " << writer.address(nest.target) << " = " << nameOf(nest.reduce) << " of " << writer.reference(body)
           << "\n";

@@ -58,7 +58,8 @@ public:
       anyArg |= member.kind == Nest::Reduction && isArg(member);
     }
     // Four vectors a tile hide the latency of sums and loads; long expressions would run out of registers.
-    wide = anyArg ? target.lanes : cost > 60 ? 2 * target.lanes : 4 * target.lanes;
+    unsigned many = target.matrix.vectorBytes == 64 ? 60 : 12; // 32 registers, or 16
+    wide = anyArg ? target.lanes : cost > many ? 2 * target.lanes : 4 * target.lanes;
   }
 
   /// The group as the kernel's grid.
@@ -240,12 +241,12 @@ private:
       Value value = e.emit(store.value);
       rowValues[store.access.buffer] = value;
       if (!group.local.count(store.access.buffer))
-        storeResult(store.access, value, store.value->type);
+        storeResult(store, value);
     }
   }
 
-  void storeResult(const Access &access, Value value, DType type) {
-    e.store(access, value, type, streaming && !e.valid && streams(access, plan.vectorDim));
+  void storeResult(const Store &store, Value value) {
+    e.store(store, value, streaming && !e.valid && streams(store.access, plan.vectorDim));
   }
 
   //===--- Loops ---===//
@@ -296,7 +297,7 @@ private:
     if (plan.streamed)
       for (const Nest *member : members)
         for (const Store &store : member->stores)
-          if (!group.local.count(store.access.buffer) && streams(store.access, dim))
+          if (!group.local.count(store.access.buffer) && !store.atomicAdd && streams(store.access, dim))
             stores.push_back(&store);
     if (stores.empty())
       return vectorLoops(dim, begin, end, init, body);
@@ -432,7 +433,7 @@ private:
         Value value = e.emit(store.value);
         results[store.access.buffer] = value;
         if (!group.local.count(store.access.buffer))
-          e.store(store.access, value, store.value->type);
+          e.store(store, value);
       }
     }
   }
@@ -494,7 +495,7 @@ private:
           if (auto it = scratch.find(buffer); it != scratch.end())
             storeScratch(it->second, value);
           else if (!group.local.count(buffer))
-            storeResult(store.access, value, store.value->type);
+            storeResult(store, value);
           rowValues[buffer] = value;
         }
         continue;

@@ -180,6 +180,28 @@ Value ExprEmitter::emitLoad(const Access &access, DType type) {
   return b.create<tile::LoadOp>(loc, tileType(type), buffer, offsetOf(access), stride, valids);
 }
 
+void ExprEmitter::store(const Store &target, Value value, bool streaming) {
+  const Access &access = target.access;
+  if (!target.atomicAdd)
+    return store(access, value, target.value->type, streaming);
+  Value buffer = operands.buffer(access.buffer);
+  bool inVector = width && vectorDim >= 0 && size_t(vectorDim) < index.size() && index[vectorDim];
+  if (!inVector) {
+    b.create<tile::AtomicAddOp>(loc, value, buffer, offsetOf(access));
+    return;
+  }
+  ValueRange valids = valid ? ValueRange(valid) : ValueRange();
+  value = splat(value); // one addition for each element
+  if (varies(access)) {
+    Value indices = elementOffsets(*this, access);
+    b.create<tile::ScatterOp>(loc, value, buffer, offsetOf(access), indices, b.getIndexAttr(1), valids,
+                              /*atomic=*/true);
+    return;
+  }
+  Value sum = b.create<tile::ReduceOp>(loc, tile::ReduceKind::Add, value, valids);
+  b.create<tile::AtomicAddOp>(loc, sum, buffer, offsetOf(access));
+}
+
 void ExprEmitter::store(const Access &access, Value value, DType, bool streaming) {
   Value buffer = operands.buffer(access.buffer);
   ValueRange valids = valid && width ? ValueRange(valid) : ValueRange();

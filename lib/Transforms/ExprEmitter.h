@@ -75,6 +75,8 @@ public:
   /// Emits now what in e does not depend on `dims`, so that it is computed outside of the loops over these.
   void hoist(ExprRef e, uint64_t dims);
   void store(const Access &access, mlir::Value value, DType type, bool streaming = false);
+  /// Stores, or adds where the store says so, at every point of the current vector.
+  void store(const Store &store, mlir::Value value, bool streaming = false);
   mlir::Value offsetOf(const Access &access); // without the vector dimension's own step
 
   mlir::Value combine(ReduceKind kind, DType type, mlir::Value x, mlir::Value y);

@@ -273,7 +273,7 @@ private:
     // Every read of the product must be of its own element; nothing written may be an operand.
     bool ok = true;
     for (const Store &store : candidate.stores) {
-      ok &= !reads(contraction, store.access.buffer) && store.access.indirect.empty();
+      ok &= !reads(contraction, store.access.buffer) && store.access.indirect.empty() && !store.atomicAdd;
       forEachLoad(store.value, [&](const Access &load, DType) {
         ok &= load.indirect.empty();
         for (const Store &made : contraction.stores)

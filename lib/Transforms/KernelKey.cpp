@@ -139,6 +139,8 @@ void KernelKey::nest(const Nest &nest) {
   for (const Store &store : nest.stores) {
     expr(store.value);
     access(store.access, store.value->type);
+    if (store.atomicAdd)
+      out += " atomic";
     out += '\n';
   }
 }

@@ -97,16 +97,18 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
   if (group.row.empty()) // every reduced dimension had extent 1
     plan.column = !group.outer.empty();
   else {
-    // Results of the reductions are contiguous along the last outer dimension as a rule: count reads alone for the
-    // choice.
-    unsigned rowReads = 0, outerReads = 0;
+    // The vector runs where fewer reads are gathers; what does not move along it is broadcast. Results of the
+    // reductions are contiguous along the last outer dimension as a rule: reads alone count.
+    unsigned rowGathers = 0, outerGathers = 0;
+    auto gathers = [](const SizeExpr &coef) { return !coef.isConstant(0) && !coef.isConstant(1); };
     for (const Nest &member : group.members)
       forEachRead(member, [&](const Access &access, DType) {
-        rowReads += lastRow < access.coefs.size() && access.coefs[lastRow].isConstant(1);
-        outerReads += !group.outer.empty() && access.coefs.size() > group.outer.size() &&
-                      access.coefs[group.outer.size() - 1].isConstant(1);
+        if (group.outer.empty() || access.coefs.size() <= group.outer.size())
+          return;
+        rowGathers += lastRow < access.coefs.size() && gathers(access.coefs[lastRow]);
+        outerGathers += gathers(access.coefs[group.outer.size() - 1]);
       });
-    plan.column = outerReads > 0 && rowReads == 0;
+    plan.column = rowGathers > outerGathers;
   }
   if (plan.column)
     plan.vectorDim = group.outer.size() - 1;

@@ -81,7 +81,7 @@ struct Statement {
   bool descending = false;    // sort
   std::vector<uint32_t> ids;  // sort
   uint32_t symbol = 0;        // bind
-  SizeExpr min, max;          // bind
+  SizeExpr min, max = INT64_MAX - 1; // bind
   std::string message;        // assert
 
   // Statements with bodies.

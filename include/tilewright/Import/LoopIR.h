@@ -123,6 +123,7 @@ const char *nameOf(ReduceKind kind);
 struct Store {
   Access access; // over the nest's parallel dimensions (all dimensions but the reduced ones)
   ExprRef value;
+  bool atomicAdd = false; // added to what is there, whoever else does so at the same time
 };
 
 struct KernelBody; // KernelBody.h

@@ -338,9 +338,9 @@ LogicalResult GatherOp::verify() {
 }
 
 void ScatterOp::build(OpBuilder &builder, OperationState &state, Value value, Value buffer, Value offset, Value indices,
-                      OpFoldResult stride, ValueRange valid) {
+                      OpFoldResult stride, ValueRange valid, bool atomic) {
   auto [dynamic, integer] = splitStride(builder, stride);
-  build(builder, state, value, buffer, offset, indices, dynamic, integer, valid);
+  build(builder, state, value, buffer, offset, indices, dynamic, integer, valid, atomic);
 }
 
 OpFoldResult ScatterOp::getMixedStride() { return mixedStride(*this); }

@@ -58,7 +58,7 @@ public:
   bool run(Operation *op) {
     return llvm::TypeSwitch<Operation *, bool>(op)
         .Case<tile::LoadOp, tile::StoreOp, tile::GatherOp, tile::ScatterOp, tile::ReduceOp, tile::SplatOp, tile::IotaOp,
-              tile::CheckIndexOp, tile::MisalignmentOp>([&](auto typed) {
+              tile::CheckIndexOp, tile::MisalignmentOp, tile::AtomicAddOp>([&](auto typed) {
           lower(typed);
           return true;
         })
@@ -93,8 +93,13 @@ private:
 
   void lower(tile::ScatterOp op) {
     VectorAccess memory(b, target, op.getBuffer(), op.getOffset());
-    memory.scatter(op.getValue(), op.getIndices(), op.getMixedStride(), firstOf(op.getValid()));
+    if (op.getAtomic())
+      memory.atomicAdd(op.getValue(), op.getIndices(), op.getMixedStride(), firstOf(op.getValid()));
+    else
+      memory.scatter(op.getValue(), op.getIndices(), op.getMixedStride(), firstOf(op.getValid()));
   }
+
+  void lower(tile::AtomicAddOp op) { VectorAccess(b, target, op.getBuffer(), op.getOffset()).atomicAdd(op.getValue()); }
 
   void lower(tile::ReduceOp op) {
     op.getResult().replaceAllUsesWith(reduceVector(b, op.getKind(), op.getSource(), firstOf(op.getValid())));

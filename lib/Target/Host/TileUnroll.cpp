@@ -197,7 +197,8 @@ bool Unroller::access(Operation *op) {
         RankedTensorType tile = scatter.getValue().getType();
         return each(tile, scatter.getOffset(), {}, scatter.getValid(), [&](int64_t r, const Row &at) -> Value {
           b.create<tile::ScatterOp>(rows[scatter.getValue()][r], scatter.getBuffer(), at.offset,
-                                    rows[scatter.getIndices()][r], scatter.getMixedStride(), at.valid);
+                                    rows[scatter.getIndices()][r], scatter.getMixedStride(), at.valid,
+                                    scatter.getAtomic());
           return {};
         });
       })

@@ -246,6 +246,20 @@ static void forValidLanes(ImplicitLocOpBuilder &b, Value valid, int64_t lanes, f
                        });
 }
 
+void VectorAccess::atomicAdd(Value value, Value position) {
+  b.create<LLVM::AtomicRMWOp>(isa<FloatType>(value.getType()) ? LLVM::AtomicBinOp::fadd : LLVM::AtomicBinOp::add,
+                              pointer(position), value, LLVM::AtomicOrdering::monotonic);
+}
+
+void VectorAccess::atomicAdd(Value vector, Value indices, OpFoldResult stride, Value valid) {
+  int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
+  Value positions = scaled(indices, stride);
+  forValidLanes(b, valid ? valid : indexConstant(b, lanes), lanes, [&](Value lane) {
+    atomicAdd(b.create<vector::ExtractElementOp>(vector, lane),
+              Value(b.create<vector::ExtractElementOp>(positions, lane)));
+  });
+}
+
 void VectorAccess::storeContiguous(Value vector, Value valid, bool streaming) {
   unsigned alignment = alignmentOf(stored);
   if (streaming) {

@@ -28,6 +28,10 @@ public:
   void store(mlir::Value vector, mlir::OpFoldResult stride, mlir::Value valid, bool streaming = false);
   mlir::Value gather(mlir::VectorType type, mlir::Value indices, mlir::OpFoldResult stride, mlir::Value valid,
                      mlir::TypedAttr fill);
+  /// Adds each valid lane to its element, one after another.
+  void atomicAdd(mlir::Value vector, mlir::Value indices, mlir::OpFoldResult stride, mlir::Value valid);
+  /// Adds a number to the element at `position` elements from the start.
+  void atomicAdd(mlir::Value value, mlir::Value position = {});
   void scatter(mlir::Value vector, mlir::Value indices, mlir::OpFoldResult stride, mlir::Value valid);
 
 private:

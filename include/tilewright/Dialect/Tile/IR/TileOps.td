@@ -158,22 +158,33 @@ def Tile_ScatterOp : Tile_AccessOp<"scatter"> {
   let summary = "Stores elements at the indices that a tile holds, in ascending order of elements";
   let description = [{
     `tile.scatter %t, %b[%o] indices %idx stride 1 valid [%n] : tensor<16xf32>, tensor<16xi64>, !tile.buffer<f32>`. Where two elements have
-    one address, the later one stays.
+    one address, the later one stays. `{atomic}`: elements are added to what is there, as tile.atomic_add does.
   }];
-  let arguments = (ins Tile_TileType:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer, Index:$offset,
+  let arguments = (ins Tile_TileType:$value, Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$buffer, Index:$offset,
                        Tile_IndexTile:$indices, Optional<Index>:$stride, OptionalAttr<I64Attr>:$static_stride,
-                       Variadic<Index>:$valid);
+                       Variadic<Index>:$valid, UnitAttr:$atomic);
   let assemblyFormat = [{
     $value `,` $buffer `[` $offset `]` `indices` $indices `stride` custom<Stride>($stride, $static_stride) custom<Valid>($valid)
     attr-dict `:` type($value) `,` type($indices) `,` qualified(type($buffer))
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer, "::mlir::Value":$offset,
                                  "::mlir::Value":$indices, "::mlir::OpFoldResult":$stride,
-                                 CArg<"::mlir::ValueRange", "{}">:$valid)>];
+                                 CArg<"::mlir::ValueRange", "{}">:$valid, CArg<"bool", "false">:$atomic)>];
   let extraClassDeclaration = [{
     ::mlir::OpFoldResult getMixedStride();
     bool hasValid() { return !getValid().empty(); }
   }];
+}
+
+def Tile_AtomicAddOp : Tile_Op<"atomic_add"> {
+  let summary = "Adds a number to an element, whoever else does so at the same time";
+  let description = [{
+    `tile.atomic_add %x, %y[%o] : f32, !tile.buffer<f32>`: for numbers of 32 and 64 bits. The order of additions, and with it the rounding of
+    floating-point sums, is not determined.
+  }];
+  let arguments = (ins AnyTypeOf<[F32, F64, I32, I64]>:$value, Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$buffer,
+                       Index:$offset);
+  let assemblyFormat = "$value `,` $buffer `[` $offset `]` attr-dict `:` type($value) `,` qualified(type($buffer))";
 }
 
 def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
