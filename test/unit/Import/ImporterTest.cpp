@@ -157,6 +157,23 @@ TEST(Importer, MutationsAreWrittenLastFromValuesReadBefore) {
   EXPECT_EQ(m.buffers[m.nests[4].stores[0].value->access.buffer].kind, loop::Buffer::Temp);
 }
 
+TEST(Importer, WhatIsWrittenHasTheSizeOfItsTarget) {
+  const auto graph = [](const char *target) {
+    return R"({"version": 1, "symbols": [], "inputs": [)" + tensor("f32", "[4, 3]", "[3, 1]") + ", " + target +
+           R"(], "nodes": [{"op": "aten.exp.default", "args": [{"v": 0}], "source": "model.py:7"}],
+              "outputs": [], "mutations": [{"input": 1, "value": 2}]})";
+  };
+  for (const auto &[sizes, strides] : {std::pair("[3, 3]", "[3, 1]"), {"[12]", "[1]"}}) {
+    const importer::ImportError error = importError(graph(tensor("f32", sizes, strides).c_str()));
+    EXPECT_EQ(error.kind, "invalid") << error.what();
+    EXPECT_EQ(error.op, "aten.exp.default");
+    EXPECT_EQ(error.source, "model.py:7");
+    EXPECT_THAT(error.what(), HasSubstr(std::string("output with shape ") + sizes +
+                                        " doesn't match the result's shape [4, 3]"));
+  }
+  EXPECT_EQ(import(graph(tensor("f32", "[4, 3]", "[1, 4]").c_str())).nests.size(), 2u);
+}
+
 TEST(Importer, OutputsHaveMemoryOfTheirOwnAndTheDescribedStrides) {
   Module m = import(R"({"version": 1, "symbols": [],
     "inputs": [{"kind": "tensor", "dtype": "f32", "sizes": [4, 6], "strides": [6, 1]}],
