@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib.util
 import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -1628,3 +1630,20 @@ def test_bounds_hold_for_every_value():
                 bounds += 1
                 assert b.is_global(upper) and all(e.evaluate(v) <= upper.evaluate(v) for v in values), (e, upper)
     assert proofs > 300 and bounds > 2000
+
+
+def test_equal_code_in_two_files_has_two_texts(tmp_path):
+    kernels = []
+    for number, dtype in enumerate(("f32", "i64")):
+        file = tmp_path / f"equal_code_{number}.py"
+        file.write_text(
+            f'import tilewright as tw\nM = tw.symbols("M")\n\n\n@tw.kernel\ndef k(X: tw.In[tw.{dtype}, M], Y: tw.Out[tw.{dtype}, M]):\n    Y[:] = X[:]\n'
+        )
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        kernels.append(module.k)
+    first, second = (k.source for k in kernels)
+    assert first.function.__code__ == second.function.__code__
+    assert Path(first.file).name == "equal_code_0.py" and Path(second.file).name == "equal_code_1.py"
+    assert "tw.i64" in second.line(6)

@@ -95,16 +95,17 @@ class FunctionSource:
         return lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else ""
 
 
-_texts: dict[CodeType, Text] = {}
+#: By identity: functions of two files may have equal code and different annotations. The code is kept, so that no other takes its place.
+_texts: dict[int, tuple[CodeType, Text]] = {}
 
 
 def source_of(function: FunctionType) -> FunctionSource:
     """The syntax tree of a function, read once for each piece of code. Raises KernelError where there is no source text."""
     code = function.__code__
-    found = _texts.get(code)
+    found = _texts.get(id(code))
     if found is None:
-        found = _texts[code] = _read(function, code)
-    return FunctionSource(function, found)
+        found = _texts[id(code)] = (code, _read(function, code))
+    return FunctionSource(function, found[1])
 
 
 def _read(function: FunctionType, code: CodeType) -> Text:
