@@ -338,11 +338,15 @@ private:
     std::get<loop::KernelBlock>(region->items.back()).nests.push_back(std::move(nest));
   }
 
-  /// Fresh memory for a value of the domain, addressed row by row.
-  Access allocate(DType type, const Sizes &domain, bool partial = false) {
+  /// Fresh memory for a value of the domain, addressed row by row, where dimension `slow` counts as the first.
+  Access allocate(DType type, const Sizes &domain, bool partial = false, unsigned slow = 0) {
     Access access;
     access.buffer = module.buffers.size();
-    access.coefs = loop::contiguousStrides(domain);
+    Sizes order = domain;
+    std::rotate(order.begin(), order.begin() + slow, order.begin() + slow + !domain.empty());
+    access.coefs = loop::contiguousStrides(order);
+    std::rotate(access.coefs.begin(), access.coefs.begin() + !domain.empty(),
+                access.coefs.begin() + slow + !domain.empty());
     Buffer buffer;
     buffer.dtype = type;
     buffer.elements = loop::productOf(domain);
@@ -358,8 +362,8 @@ private:
     add(std::move(nest));
   }
 
-  void materialise(Value &v) {
-    Access access = allocate(v.type, domainOf(v));
+  void materialise(Value &v, unsigned slow = 0) {
+    Access access = allocate(v.type, domainOf(v), false, slow);
     storeTo(access, v);
     v.expr = pool.load(access, v.type);
   }
@@ -693,7 +697,16 @@ private:
     if (v.expr->op != ScalarOp::Load || !v.expr->access.indirect.empty()) {
       if (raise)
         notRaised("an operand of a matrix product is computed");
-      materialise(v);
+      // A transposed operand keeps its order: what it is computed from is read along its rows.
+      unsigned rank = outer.size() + v.shape.size();
+      int along = 0, across = 0;
+      loop::forEachLoad(v.expr, [&](const Access &load, DType) {
+        along += rank - 1 < load.coefs.size() && load.coefs[rank - 1].isConstant(1);
+        across += rank - 2 < load.coefs.size() && load.coefs[rank - 2].isConstant(1);
+      });
+      materialise(v, across > along ? rank - 1 : 0);
+      if (!traits[id].usedInside && v.type == values[id].type)
+        values[id].expr = v.expr; // for the next product
     }
     return v.expr->access;
   }
@@ -727,20 +740,52 @@ private:
       wide.coefs[second] = access.coefs[o + lead + 1];
       return wide;
     };
+    DType accumulator = isHalf(operand) ? DType::F32 : operand;
+    result.fromProduct = true;
+    if (!raise && (sa[lead].isConstant(1) || sb.back().isConstant(1))) {
+      productWithVector(s, std::move(nest), accumulator, result);
+      return;
+    }
     nest.lhs = spread(inMemory(s.args[0], operand), rank - 3, rank - 1);
     nest.rhs = spread(inMemory(s.args[1], operand), rank - 1, rank - 2);
-    DType accumulator = isHalf(operand) ? DType::F32 : operand;
     Access target = allocate(s.dtype, domainOf(result));
     nest.stores.push_back({target, Ex(pool, pool.accumulator(accumulator)).to(s.dtype).get()});
     add(std::move(nest));
-    result.fromProduct = true;
     result.expr = pool.load(target, s.dtype);
+  }
+
+  /// A reduction: each element of the matrix is used once, which packing it would not pay.
+  void productWithVector(const Statement &s, Nest nest, DType accumulator, Value &result) {
+    unsigned rank = nest.domain.size(), lead = rank - 3 - outer.size();
+    auto spread = [&](uint32_t id, unsigned first, unsigned second) {
+      std::vector<unsigned> place;
+      for (unsigned d = 0; d < lead; ++d)
+        place.push_back(outer.size() + d);
+      place.insert(place.end(), {first, second});
+      bool isVector = nest.domain[first].isConstant(1) || nest.domain[second].isConstant(1);
+      if (isVector && loop::costOf(read(id).get()) > kCheap)
+        materialise(values[id]);
+      return Ex(pool, placed(read(id).to(accumulator).get(), place, rank));
+    };
+    nest.kind = Nest::Reduction;
+    nest.reduce = ReduceKind::Sum;
+    nest.body = (spread(s.args[0], rank - 3, rank - 1) * spread(s.args[1], rank - 1, rank - 2)).get();
+    nest.target = allocate(accumulator, Sizes(nest.domain.begin(), nest.domain.end() - 1));
+    Access target = nest.target;
+    add(std::move(nest));
+    result.expr = Ex(pool, pool.load(target, accumulator)).to(s.dtype).get();
   }
 
   //===--- Memory ---===//
 
   /// True if the range lies in [0, size) whatever the sizes are, as far as its form shows.
   bool inRange(const Index &index, const Sizes &shape, const SizeExpr &size) const {
+    if (index.terms.empty())
+      return std::any_of(axisOfStart.begin(), axisOfStart.end(), [&](const auto &entry) {
+        const auto &[start, axis] = entry;
+        return axis->tiling == Axis::Scalar && index.start == SizeExpr::symbol(start) &&
+               axis->begin.provablyNonNegative() && axis->end == size;
+      });
     if (index.terms.size() != 1 || !index.terms[0].step.isConstant(1))
       return false;
     const SizeExpr &extent = shape[index.terms[0].dim];
@@ -843,18 +888,41 @@ private:
       materialise(result); // what is read here may be overwritten before it is used
   }
 
+  /// Narrows a store to the elements that exist.
+  void clip(const Statement &s, Sizes &domain, Access &access, Value &v) {
+    const Parameter &p = program.params[s.param];
+    unsigned o = outer.size();
+    IndexMap map = IndexMap::identity(domain.size(), domain.size());
+    for (size_t k = 0; k < s.index.size(); ++k) {
+      const Index &index = s.index[k];
+      if (!index.value && inRange(index, v.shape, p.sizes[k]))
+        continue;
+      if (index.value || index.terms.size() != 1 || !index.terms[0].step.isConstant(1))
+        refuse("a clipped store to " + p.name + " whose dimension " + std::to_string(k) +
+                   " is not walked element by element has no code",
+               "store a tile that walks the dimension: an axis, plus a number if need be");
+      Linear start = linear(index.start);
+      for (const SizeExpr &coef : start.coefs)
+        if (!coef.isConstant(0))
+          notRaised("a clipped store that depends on where in the grid it is");
+      unsigned d = o + index.terms[0].dim;
+      SizeExpr low = SizeExpr::max(0 - start.rest, 0), high = SizeExpr::min(domain[d], whole(p.sizes[k]) - start.rest);
+      domain[d] = SizeExpr::max(high - low, 0);
+      map.offset[d] = low;
+    }
+    access = loop::remap(pool, access, map);
+    v.expr = loop::remap(pool, v.expr, map);
+  }
+
   void store(const Statement &s) {
     Value v = values[s.args.at(0)];
     read(s.args[0]);
     std::optional<Ex> inside;
-    if (s.clip)
-      for (size_t k = 0; k < s.index.size(); ++k)
-        if (s.index[k].value || !inRange(s.index[k], v.shape, program.params[s.param].sizes[k]))
-          refuse("a store that may leave " + program.params[s.param].name + " has no code yet",
-                 "walk exactly the range that exists: tw.range(begin, end)");
     Access access = address(s, v.shape, false, inside);
     Nest nest;
     nest.domain = domainOf(v);
+    if (s.clip)
+      clip(s, nest.domain, access, v);
     bool atomic = s.op == "atomic_add";
     if (atomic && sizeOf(v.type) < 4)
       refuse("atomic_add of " + std::string(nameOf(v.type)) + " has no code", "add in f32, f64, i32 or i64");
@@ -1121,7 +1189,8 @@ private:
   void assertion(const Statement &s) {
     Value v = values[s.args.at(0)];
     unsigned site = module.sites.size();
-    module.sites.push_back({program.name, program.where(s.loc), "assertion failed: " + s.message});
+    module.sites.push_back(
+        {program.name, program.where(s.loc), "assertion failed: " + s.message, DataErrorKind::Runtime});
     Ex wrong =
         select(read(s.args[0]), Ex(pool, pool.constantInt(0, DType::I64)), Ex(pool, pool.constantInt(1, DType::I64)));
     v.expr = pool.checkIndex(wrong.get(), 1, site);
@@ -1132,16 +1201,16 @@ private:
 
   //===--- Scans and sorting ---===//
 
-  /// One step after another along the axis, whole vectors of the other dimensions.
+  /// One step after another along the axis, whole vectors of the other dimensions, which lie side by side.
   void scan(const Statement &s, Value &result) {
     Value source = values[s.args.at(0)];
     read(s.args[0]);
     DType type = isHalf(s.dtype) ? DType::F32 : s.dtype;
     source.expr = read(s.args[0]).to(type).get();
     source.type = type;
-    materialise(source);
+    materialise(source, s.axis);
     Value wide{type, s.shape, nullptr, std::nullopt, false};
-    Access out = allocate(type, domainOf(wide), true);
+    Access out = allocate(type, domainOf(wide), true, s.axis);
     static const std::map<std::string, std::pair<ScalarOp, double>> kinds = {{"sum", {ScalarOp::Add, 0}},
                                                                              {"prod", {ScalarOp::Mul, 1}},
                                                                              {"max", {ScalarOp::Max, 0}},
@@ -1184,6 +1253,15 @@ private:
     result.expr = Ex(pool, pool.load(out, type)).to(s.dtype).get();
   }
 
+  /// An I64 that fits 32 bits (u32: 33) and is in the order of x: equal zeros, NaN last.
+  static Ex orderOf(Ex x) {
+    if (!isFloat(x.type()))
+      return x.to(DType::I64);
+    x = x.to(DType::F32);
+    Ex bits = select(equal(x, 0.0), 0.0, x).bitcast(DType::I32).to(DType::I64);
+    return select(isNaN(x), int64_t(0x7fffffff), select(bits < 0, bits ^ int64_t(0x7fffffff), bits));
+  }
+
   /// Every element's place is the number of elements that come before it: stable, and vectors all the way. Tiles are
   /// short, so that n * n comparisons stay cheap.
   void sort(const Statement &s) {
@@ -1192,18 +1270,29 @@ private:
     materialise(source);
     unsigned rank = source.shape.size(), n = rank; // the extra dimension runs over the elements compared with
     Sizes shape = shapeOf(source);
-    Access mine = source.expr->access, other = mine;
+    // Dtypes of up to 32 bits are compared as 64-bit integers that hold the position too: one comparison says it all.
+    bool packed = sizeOf(source.type) <= 4;
+    Value keys = source;
+    if (packed) {
+      keys.type = DType::I64;
+      Ex position(pool, pool.index(s.axis));
+      keys.expr = (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? -position : position)).get();
+      materialise(keys);
+    }
+    Access mine = keys.expr->access, other = mine;
     mine.coefs.push_back(0);
     other.coefs.push_back(other.coefs[s.axis]);
     other.coefs[s.axis] = 0;
-    Ex x(pool, pool.load(mine, source.type)), y(pool, pool.load(other, source.type));
-    Ex i(pool, pool.index(s.axis)), j(pool, pool.index(n));
+    Ex x(pool, pool.load(mine, keys.type)), y(pool, pool.load(other, keys.type));
     Ex before = s.descending ? x < y : y < x;
-    Ex same = equal(x, y);
-    if (isFloat(source.type)) { // NaN is the largest
-      Ex nx = isNaN(x), ny = isNaN(y);
-      before = s.descending ? before | (ny & ~nx) : before | (nx & ~ny);
-      same = same | (nx & ny);
+    if (!packed) {
+      Ex i(pool, pool.index(s.axis)), j(pool, pool.index(n)), same = equal(x, y);
+      if (isFloat(source.type)) { // NaN is the largest
+        Ex nx = isNaN(x), ny = isNaN(y);
+        before = s.descending ? before | (ny & ~nx) : before | (nx & ~ny);
+        same = same | (nx & ny);
+      }
+      before = before | (same & (j < i));
     }
     Nest count;
     count.kind = Nest::Reduction;
@@ -1211,7 +1300,7 @@ private:
     count.domain = shape;
     count.domain.push_back(shape[s.axis]);
     count.reduced = 1;
-    count.body = (before | (same & (j < i))).to(DType::I64).get();
+    count.body = before.to(DType::I64).get();
     count.target = allocate(DType::I64, shape);
     Access place = count.target;
     add(std::move(count));
