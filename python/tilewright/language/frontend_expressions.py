@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import types
 from collections.abc import Callable
@@ -349,9 +350,12 @@ class Expressions:
             return ops_tile.transpose(x)
         if name in METHODS:
             return Method(x, METHODS[name])
+        close = difflib.get_close_matches(name, METHODS, 1)
         hint = (
             f"tw.{name}(x)"
             if name in self.public
+            else f"x.{close[0]}()"
+            if close
             else ", ".join(["x.T", "x.shape", "x.dtype", *(f"x.{m}()" for m in METHODS)])
         )
         self.fail(f"a tile has no attribute {name}", hint)

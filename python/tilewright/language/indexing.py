@@ -124,7 +124,8 @@ def place(
             if not gather:
                 if item.shape:
                     b.fail(
-                        f"{name} is a tile, and tiles are not gathered from", "a load from a parameter at those indices"
+                        "a tile is indexed by a tile, and tiles are not gathered from",
+                        "a load from a parameter at those indices",
                     )
                 start = b.to_size(item, f"the index of {where}", end=extent - 1)
                 raw.append((start, []))
@@ -331,7 +332,7 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
                 continue
             b.fail(
                 f"two grid points write the same element of {param.name}: the parallel axis {axis.name} does not move where this store writes",
-                f"{axis.name} in the index, an {axis.name} that is a tw.range inside of the grid point, or tw.atomic_add to an InOut",
+                f"{axis.name} in the index, tw.range instead of tw.parallel for {axis.name}, or tw.atomic_add to an InOut",
             )
         for other in b.axes:
             if other is not axis and len(moving) == 1 and _meet(at.starts, moving[0], name, other):

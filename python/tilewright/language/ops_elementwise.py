@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import arithmetic, sizes
@@ -134,7 +134,9 @@ def atan2(y: Any, x: Any) -> Any:
 @builtin
 def fmod(x: Any, y: Any) -> Any:
     """C's remainder: it has the sign of x. Floats and integers."""
-    return elementwise(active("fmod"), "fmod", (x, y), "tw.fmod")
+    b = active("fmod")
+    _refuse_bool(b, "fmod", (x, y), "x & ~y")
+    return elementwise(b, "fmod", (x, y), "tw.fmod")
 
 
 @builtin
@@ -177,15 +179,19 @@ def _choose(name: str, x: Any, y: Any) -> Any:
         return builtins.max(x, y) if name == "maximum" else builtins.min(x, y)
     if is_size(x) and is_size(y):
         return plain(sizes.maximum(x, y) if name == "maximum" else sizes.minimum(x, y))
-    for t in (x, y):
-        if isinstance(t, Tile) and t.dtype.is_bool:
-            b.fail(f"tw.{name} of bool", "x | y" if name == "maximum" else "x & y")
+    _refuse_bool(b, name, (x, y), "x | y" if name == "maximum" else "x & y")
     tile = elementwise(b, name[:3], (x, y), f"tw.{name}")
     known = [t.size if isinstance(t, Tile) else size(t) if is_size(t) else None for t in (x, y)]
     if known[0] is not None and known[1] is not None:
         # Symbols are not negative for SizeExpr, so a scalar that may be negative must not be simplified away here.
         tile.size = sizes.maximum(*known) if name == "maximum" else sizes.minimum(*known)  # type: ignore[arg-type]
     return tile
+
+
+def _refuse_bool(b: Builder, name: str, values: Sequence[Any], instead: str) -> None:
+    for t in values:
+        if isinstance(t, Tile) and t.dtype.is_bool:
+            b.fail(f"tw.{name} of bool", instead)
 
 
 @builtin

@@ -99,7 +99,9 @@ def _annotation(
         raise source.error(
             f"the annotation of {name} cannot be read: {error}",
             node.annotation,
-            "names that are defined before the kernel",
+            "names that are defined before the kernel"
+            if isinstance(error, NameError)
+            else 'tw.In[tw.f32, M, N], or T = tw.dtypes("T") for tw.f32',
         ) from None
 
 
