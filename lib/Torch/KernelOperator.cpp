@@ -13,6 +13,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -61,7 +62,16 @@ public:
         values[i] = torch::jit::peek(*stack, static_cast<size_t>(argumentOf[i]), count);
     for (size_t i : copied)
       values[i] = values[i].toTensor().clone(at::MemoryFormat::Contiguous);
-    std::vector<at::Tensor> fresh = launcher->callBoxed(values);
+    std::vector<at::Tensor> fresh;
+    try {
+      fresh = launcher->callBoxed(values);
+    } catch (nb::python_error &raised) { // as PyTorch's own exception for those of Python, else it becomes a text
+      nb::gil_scoped_acquire gil;
+      raised.restore();
+      python_error error;
+      error.persist();
+      throw error;
+    }
     torch::jit::drop(*stack, count);
     for (at::Tensor &tensor : fresh)
       stack->emplace_back(std::move(tensor));

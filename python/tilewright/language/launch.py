@@ -127,6 +127,15 @@ class LaunchableKernel(Kernel):
         self._check_arguments(values)
         return check.check(self._program_of(values), self._with_outputs(values), tiles=tiles, order=order)
 
+    def verify(self, *args: Any, level: str | None = None, **kwargs: Any) -> Any:
+        """Runs the kernel after every pass of the compiler, on copies of the arguments; says which pass changes a value first, if one does, as
+        verification.Verification. `level`: a CPU level other than this process's. Slow: for small arguments."""
+        from . import verification
+
+        values = self._converted(self._bind(args, kwargs))
+        self._check_arguments(values)
+        return verification.verify(self._program_of(values), self._with_outputs(values), level=level)
+
     # -- looking at it -----------------------------------------------------------------------------------------------------
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
@@ -351,6 +360,7 @@ class LaunchableKernel(Kernel):
             elif p.default is not NO_DEFAULT:
                 value = p.default
             elif complete and p.kind != "out":
+                self._converted(values)  # what stands in a wrong place is more to the point
                 self.fail(f"{self.name} is called without {p.name}", p, self._usage())
             else:
                 value = None
@@ -363,9 +373,9 @@ class LaunchableKernel(Kernel):
         return f"{self.name}({', '.join(p.name if p.default is NO_DEFAULT else f'{p.name}={p.default!r}' for p in self.parameters)})"
 
     def _converted(self, values: Sequence[Any]) -> list[Any]:
-        """Arrays as tensors, numbers as Python's. Raises KernelError for what is neither."""
+        """Arrays as tensors, numbers as Python's. Raises KernelError for what is neither. There may be fewer values than parameters."""
         result = []
-        for p, value in zip(self.parameters, values, strict=True):
+        for p, value in zip(self.parameters, values, strict=False):
             if p.kind == "const":
                 result.append(value)
             elif p.kind == "scalar":

@@ -67,7 +67,9 @@ def claim(kernel: LaunchableKernel) -> str:
     unique = f"{kernel.name}_{hashlib.sha1(path.encode()).hexdigest()[:8]}"
     for name in itertools.chain((kernel.name, unique), (f"{unique}_{k}" for k in itertools.count(2))):
         owner = _claimed[name]() if name in _claimed else None
-        redefined = owner is not None and _path(owner) == path
+        redefined = (
+            owner is not None and _path(owner) == path
+        )  # in a notebook, say; the older one claims anew if it needs to
         if name not in registered and (owner is None or redefined):
             _claimed[name] = weakref.ref(kernel)
             return name
@@ -224,6 +226,8 @@ def _schema(
 
 
 def _register(kernel: LaunchableKernel) -> Operators:
+    if kernel.operator_name in registered or _claimed[kernel.operator_name]() is not kernel:
+        kernel.operator_name = claim(kernel)
     name = kernel.operator_name
     outs = [p.name for p in kernel.parameters if p.kind == "out"]
     inouts = [p.name for p in kernel.parameters if p.kind == "inout"]
