@@ -28,6 +28,7 @@ using Run = std::function<int()>;
 
 void addBringup(CLI::App &app, Run &run);
 void addEnv(CLI::App &app, Run &run);
+void addKernel(CLI::App &app, Run &run);
 
 /// "tilewright: error: WHAT (WHERE). WHAT TO DO", the one line that every failure gives.
 void printError(const std::string &what, const std::string &where, const std::string &whatToDo);

@@ -32,6 +32,7 @@ int main(int argc, char **argv) {
   Run run;
   addBringup(app, run);
   addEnv(app, run);
+  addKernel(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
