@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import tilewright as tw
+
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "language.md"
 
@@ -51,3 +53,78 @@ def test_the_page_has_programs():
 def test_cpp_block_is_the_example():
     (text,) = (text for _, language, text in BLOCKS if language == "cpp")
     assert text == (_ROOT / "examples" / "cpp" / "row_softmax.cpp").read_text()
+
+
+# -- the reference -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reference():
+    spec = importlib.util.spec_from_file_location("language_reference", _ROOT / "scripts" / "language_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("part", ["declarations", "functions", "kernel", "meeting", "results", "refused"])
+def test_generated_part_is_current(reference, part):
+    assert sorted(reference.PARTS) == ["declarations", "functions", "kernel", "meeting", "refused", "results"]
+    (found,) = re.findall(rf"<!-- {part} -->\n(.*?)\n<!-- end -->", _PAGE.read_text(), re.DOTALL)
+    assert found == reference.PARTS[part](), "python scripts/language_reference.py writes it anew"
+
+
+def test_every_public_name_is_in_the_reference():
+    text = _PAGE.read_text().partition("\n# Reference\n")[2].partition("\n# What is refused\n")[0]
+    missing = [name for name in tw.language.__all__ if not re.search(rf"tw\.{name}\b", text)]
+    assert not missing and len(tw.language.__all__) > 100
+
+
+# -- what is not there -------------------------------------------------------------------------------------------------
+
+M = tw.symbols("M")
+T = tw.dtypes("T")
+
+
+@tw.kernel
+def copied(X: tw.In[T, M], Y: tw.Out[T, M]):
+    for i in tw.parallel(M):
+        Y[i] = X[i]
+
+
+@tw.kernel
+def added(X: tw.In[T, M], Y: tw.InOut[T, 1]):
+    for i in tw.parallel(M):
+        tw.atomic_add(Y, 0, tw.sum(X[i]).to(T))
+
+
+@tw.kernel
+def gathered(X: tw.In[T, M], Index: tw.In[tw.i64, M], Y: tw.Out[T, M]):
+    for i in tw.parallel(M):
+        Y[i] = X[Index[i]]
+
+
+def test_dtypes_that_are_not_there():
+    for dtype in (torch.float8_e4m3fn, torch.complex64):
+        with pytest.raises(tw.KernelError, match=r"X has the dtype"):
+            copied(torch.ones(3).to(dtype))
+
+
+def test_functions_that_are_not_there():
+    assert not {name for name in tw.language.__all__ if "associative" in name or name.startswith("f8")}
+
+
+def test_atomic_add_takes_wide_dtypes():
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
+        total = torch.ones(1, dtype=dtype)
+        added(torch.ones(5, dtype=dtype), total)
+        assert total.item() == 6
+    for dtype in (torch.bfloat16, torch.float16, torch.int8):
+        with pytest.raises(tw.UnsupportedError, match="atomic_add"):
+            added(torch.ones(5, dtype=dtype), torch.ones(1, dtype=dtype))
+
+
+def test_negative_indices_in_data_do_not_wrap():
+    with pytest.raises(IndexError, match="index -1 is out of bounds for dimension 0 of X with size 3"):
+        gathered(torch.ones(3), torch.tensor([0, -1, 2]))
