@@ -50,6 +50,17 @@ def test_the_page_has_programs():
     assert len(PROGRAMS) >= 14
 
 
+def test_kernel_of_the_readme_runs(tmp_path, capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```$", (_ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (program,) = (text for text in blocks if "@tw.kernel" in text)
+    file = tmp_path / "language_readme.py"
+    file.write_text(program)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert capsys.readouterr().out == "tensor([1.0000, 1.0000, 1.0000, 1.0000])\n"
+
+
 def test_cpp_block_is_the_example():
     (text,) = (text for _, language, text in BLOCKS if language == "cpp")
     assert text == (_ROOT / "examples" / "cpp" / "row_softmax.cpp").read_text()
