@@ -7,7 +7,7 @@ A mask is added to the scores, or, if it is bool, says which keys a query sees. 
 The forward pass goes through the keys once and keeps each row's maximum and sum (Dao, FlashAttention-2, 2023, arXiv:2307.08691, algorithm 1).
 It also gives L, the logarithm of each row's sum of exp(score), with which the backward pass (algorithm 2) computes the probabilities anew:
 
-    P = exp(S - L)   dV = P^T dO   dP = dO V^T   dS = P * (dP - Delta)   dQ = dS K * scale   dK = dS^T Q * scale   Delta = rowsum(dO * O)
+    P = exp(S - L)   dV = P^T dO   dP = dO V^T   dS = P * (dP - Delta)   dQ = dS K * scale   dK = dS^T Q * scale   Delta = rowsum(dO * O) - dL
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ def flash_attention_dq(
     O: tw.In[T, B, G * R, M, E],
     L: tw.In[tw.f32, B, G * R, M],
     dO: tw.In[T, B, G * R, M, E],
+    dL: tw.In[tw.f32, B, G * R, M],
     dQ: tw.Out[T, B, G * R, M, D],
     Delta: tw.Out[tw.f32, B, G * R, M],
     scale: float,
@@ -115,7 +116,7 @@ def flash_attention_dq(
     for b, h, i in tw.parallel(B, G * R, M, tile=(1, 1, None)):
         g = h // R
         q, lse, do = Q[b, h, i, :], L[b, h, i], dO[b, h, i, :]
-        delta = tw.sum(do.to(tw.f32) * O[b, h, i, :].to(tw.f32), axis=1)
+        delta = tw.sum(do.to(tw.f32) * O[b, h, i, :].to(tw.f32), axis=1) - dL[b, h, i]
         Delta[b, h, i] = delta
         dq = tw.zeros((i, D), tw.f32)
         for j in tw.range(0, min(N, i.start + i.size + offset) if causal else N):
@@ -154,6 +155,14 @@ def flash_attention_dkdv(
                 dk += ds.to(T).T @ q
         dK[b, g, j, :] = (dk * scale).to(T)
         dV[b, g, j, :] = dv.to(T)
+
+
+@flash_attention.backward
+def flash_attention_gradients(Q, K, V, O, L, dO, dL, scale, R, offset, causal):
+    options = {"scale": scale, "R": R, "offset": offset, "causal": causal}
+    dq, delta = flash_attention_dq(Q, K, V, O, L, dO, dL, **options)
+    dk, dv = flash_attention_dkdv(Q, K, V, L, delta, dO, **options)
+    return {"Q": dq, "K": dk, "V": dv}
 
 
 def draw_sizes(draw):
@@ -211,6 +220,7 @@ def with_gradients(draw, n, dtype, causal):
 
 def dq_arguments(draw, n, dtype, causal=False):
     a = with_gradients(draw, n, dtype, causal)
+    a["dL"] = draw.normal(n.B, n.G * n.R, n.M)
     return a | {"dQ": draw.out(n.B, n.G * n.R, n.M, n.D, dtype=dtype), "Delta": draw.out(n.B, n.G * n.R, n.M)}
 
 
@@ -224,12 +234,13 @@ def dkdv_arguments(draw, n, dtype, causal=False):
 def gradients(a):
     q, k, v = (t.detach().requires_grad_() for t in (a.Q, a.K, a.V))
     wide = SimpleNamespace(**(vars(a) | {"Q": q, "K": k, "V": v}))
-    reference(wide)["O"].backward(a.dO)
+    forward = reference(wide)
+    torch.autograd.backward([forward["O"], forward["L"]], [a.dO, getattr(a, "dL", torch.zeros_like(a.L))])
     return q.grad, k.grad, v.grad
 
 
 def dq_reference(a):
-    return {"dQ": gradients(a)[0], "Delta": (a.dO * a.O).sum(-1)}
+    return {"dQ": gradients(a)[0], "Delta": (a.dO * a.O).sum(-1) - a.dL}
 
 
 def dkdv_reference(a):
