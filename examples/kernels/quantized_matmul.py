@@ -39,7 +39,7 @@ def int8_weight_matmul(X: tw.In[T, M, K], W: tw.In[tw.i8, N, K], S: tw.In[tw.f32
 def int4_weight_matmul(X: tw.In[T, M, G, 32], W: tw.In[tw.u8, N, G, 16], S: tw.In[tw.f32, N, G], Y: tw.Out[T, M, N]):
     for i, j in tw.parallel(M, N):
         acc = tw.zeros((i, j), tw.f32)
-        for g in tw.range(G):
+        for g in tw.range(G, tile=8):  # 256 columns: unpacked, they stay in cache
             packed = W[j, g, :]
             nibbles = tw.concat((packed & 15, packed >> 4), axis=2)
             w = (nibbles.to(tw.f32) - 8) * S[j, g][:, :, None]
