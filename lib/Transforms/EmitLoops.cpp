@@ -106,14 +106,18 @@ private:
       extents.push_back(e.sizeValue(group.outer[d]));
     if (plan.chunked || plan.column) {
       Value n = e.sizeValue(group.outer.back());
-      int64_t step = plan.chunked ? LoopPlan::kChunk : columnTile();
+      int64_t step = plan.chunked ? plan.chunk : columnTile();
       extents.push_back(b.create<arith::CeilDivUIOp>(loc, n, e.constantIndex(step)));
+      if (plan.strips)
+        std::swap(extents.back(), *std::prev(extents.end(), 2));
     }
     return extents;
   }
 
-  void emitPointAt(ArrayRef<Value> indices) {
+  void emitPointAt(SmallVector<Value> indices) {
     ExprEmitter::Scope scope(e);
+    if (plan.strips)
+      std::swap(indices.back(), *std::prev(indices.end(), 2));
     for (unsigned d = 0; d < gridDims(); ++d)
       e.index[d] = indices[d];
     if (plan.chunked)
@@ -217,9 +221,8 @@ private:
 
   void emitChunk(Value chunk) {
     Value n = e.sizeValue(group.outer.back());
-    Value begin = b.create<arith::MulIOp>(loc, chunk, e.constantIndex(LoopPlan::kChunk));
-    Value end =
-        b.create<arith::MinSIOp>(loc, n, b.create<arith::AddIOp>(loc, begin, e.constantIndex(LoopPlan::kChunk)));
+    Value begin = b.create<arith::MulIOp>(loc, chunk, e.constantIndex(plan.chunk));
+    Value end = b.create<arith::MinSIOp>(loc, n, b.create<arith::AddIOp>(loc, begin, e.constantIndex(plan.chunk)));
     uint64_t mask = uint64_t(1) << plan.vectorDim;
     e.width = wide;
     for (const Nest &member : group.members)
@@ -246,7 +249,7 @@ private:
   }
 
   void storeResult(const Store &store, Value value) {
-    e.store(store, value, streaming && !e.valid && streams(store.access, plan.vectorDim));
+    e.store(store, value, streaming && !e.valid && streams(group, store.access, plan.vectorDim));
   }
 
   //===--- Loops ---===//
@@ -297,7 +300,7 @@ private:
     if (plan.streamed)
       for (const Nest *member : members)
         for (const Store &store : member->stores)
-          if (!group.local.count(store.access.buffer) && !store.atomicAdd && streams(store.access, dim))
+          if (!store.atomicAdd && streams(group, store.access, dim))
             stores.push_back(&store);
     if (stores.empty())
       return vectorLoops(dim, begin, end, init, body);
@@ -337,11 +340,6 @@ private:
     branch(choice.thenBlock(), true);
     branch(choice.elseBlock(), false);
     return choice.getResults();
-  }
-
-  /// Stores that step by one element along the vector dimension alone may bypass the caches.
-  bool streams(const Access &access, unsigned dim) const {
-    return dim < access.coefs.size() && access.coefs[dim].isConstant(1) && access.indirect.empty();
   }
 
   /// Single vectors with a valid extent, up to the element from which results are aligned.

@@ -27,6 +27,24 @@ unsigned unitSteps(const Group &group, unsigned dim) {
   return count;
 }
 
+/// A dimension along which something is contiguous that is gathered along `vector`, as in a transpose.
+std::optional<unsigned> gatheredAlong(const Group &group, unsigned vector) {
+  std::optional<unsigned> found;
+  auto look = [&](const Access &access) {
+    if (vector >= access.coefs.size() || access.coefs[vector].isConstant(0) || access.coefs[vector].isConstant(1))
+      return;
+    for (unsigned d = 0; d < group.outer.size(); ++d)
+      if (d != vector && d < access.coefs.size() && access.coefs[d].isConstant(1))
+        found = d;
+  };
+  for (const Nest &member : group.members) {
+    forEachRead(member, [&](const Access &access, DType) { look(access); });
+    for (const Store &store : member.stores)
+      look(store.access);
+  }
+  return found;
+}
+
 /// Makes dimension `from` of a group without reductions the last one.
 void moveToEnd(ExprPool &pool, Group &group, unsigned from) {
   unsigned rank = group.outer.size();
@@ -87,6 +105,13 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
       if (score > bestScore)
         best = d, bestScore = score;
     }
+    std::optional<unsigned> across = gatheredAlong(group, best);
+    if (across) {
+      moveToEnd(pool, group, *across);
+      best -= *across < best;
+      plan.chunk = LoopPlan::kStrip;
+      plan.strips = true;
+    }
     if (best + 1 != group.outer.size())
       moveToEnd(pool, group, best);
     plan.vectorDim = group.outer.size() - 1;
@@ -117,13 +142,21 @@ LoopPlan planLoops(ExprPool &pool, Group &group) {
   return plan;
 }
 
+bool streams(const Group &group, const Access &access, unsigned dim) {
+  // What is updated in place is in the caches, since it was read.
+  return !group.local.count(access.buffer) && dim < access.coefs.size() && access.coefs[dim].isConstant(1) &&
+         access.indirect.empty() &&
+         std::none_of(
+             group.members.begin(), group.members.end(),
+             [&](const Nest &member) { return reads(member, access.buffer); });
+}
+
 bool mayStream(const Group &group, const LoopPlan &plan) {
-  if (plan.column || plan.vectorDim < 0)
+  if (plan.column || plan.strips || plan.vectorDim < 0)
     return false;
   for (const Nest &member : group.members)
     for (const Store &store : member.stores)
-      if (!group.local.count(store.access.buffer) && size_t(plan.vectorDim) < store.access.coefs.size() &&
-          store.access.coefs[plan.vectorDim].isConstant(1) && store.access.indirect.empty())
+      if (streams(group, store.access, plan.vectorDim))
         return true;
   return false;
 }
@@ -136,12 +169,12 @@ LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &
   launch.grid = productOf(group.outer);
   if (plan.chunked) {
     const SizeExpr &last = group.outer.back();
-    SizeExpr chunks = SizeExpr::ceildiv(last, LoopPlan::kChunk);
+    SizeExpr chunks = SizeExpr::ceildiv(last, plan.chunk);
     launch.grid = 1;
     for (size_t d = 0; d + 1 < group.outer.size(); ++d)
       launch.grid = launch.grid * group.outer[d];
     launch.grid = launch.grid * chunks;
-    work = SizeExpr::min(last, LoopPlan::kChunk);
+    work = SizeExpr::min(last, plan.chunk);
   } else if (plan.column) {
     SizeExpr tile = int64_t(4 * target.lanes);
     launch.grid = 1;

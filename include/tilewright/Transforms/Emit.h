@@ -38,16 +38,22 @@ struct EmitError : std::runtime_error {
 /// How a Loops group is walked: which dimension is the vector, what is the grid. A function of the key's structure
 /// alone.
 struct LoopPlan {
-  int vectorDim = -1;            // of outer ++ row; -1: scalar code
-  bool column = false;           // the vector runs along the last outer dimension
-  bool chunked = false;          // pointwise: the last dimension is cut into chunks of kChunk
+  int vectorDim = -1;     // of outer ++ row; -1: scalar code
+  bool column = false;    // the vector runs along the last outer dimension
+  bool chunked = false;   // pointwise: the last dimension is cut into chunks
+  int64_t chunk = kChunk; // elements of one
+  /// Something is gathered along the vector and contiguous along the dimension before it: chunks are short, and their
+  /// loop is outside of that dimension's, so that what a gather brings into the cache is used by the next ones.
+  bool strips = false;
   std::vector<unsigned> phaseOf; // per member
   /// Bytes that the kernel moves, if some stores are to bypass the caches where that is beyond kStreamingBytes.
   std::optional<SizeExpr> streamed;
   static constexpr int64_t kStreamingBytes = int64_t(48) << 20;
-  static constexpr int64_t kChunk = 4096;
+  static constexpr int64_t kChunk = 4096, kStrip = 32;
 };
 LoopPlan planLoops(ExprPool &pool, Group &group); // may permute the dimensions of a pointwise group
+/// Whether vectors along `dim` that are stored there could bypass the caches.
+bool streams(const Group &group, const Access &access, unsigned dim);
 /// Whether the group writes vectors that could bypass the caches.
 bool mayStream(const Group &group, const LoopPlan &plan);
 LaunchPlan launchOf(const Group &group, const LoopPlan &plan, const TileTarget &target);
