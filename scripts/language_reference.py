@@ -78,7 +78,7 @@ ATTRIBUTES = {
     "parameters": "What the annotations declare, in order.",
     "specialisation_limit": "Most specialisations that the kernel may have; 64 unless it is set.",
 }
-INTERNAL = {"fail", "is_current", "CACHED", "operator_name"}
+INTERNAL = {"fail", "is_current", "captures", "CACHED", "operator_name"}
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

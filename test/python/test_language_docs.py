@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import tilewright as tw
+from tilewright.language import show
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "language.md"
@@ -48,6 +49,29 @@ def test_program_prints_what_the_page_says(program, printed, tmp_path, request):
 
 def test_the_page_has_programs():
     assert len(PROGRAMS) >= 14
+
+
+COMMANDS = [
+    line.partition("#")[0].split() for _, language, text in BLOCKS if language == "sh" for line in text.splitlines()
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: "_".join(words[3:]).replace("/", "."))
+def test_command_shows_the_kernel(command, capsys, monkeypatch):
+    """As tools/tilewright passes it on: the stage stands behind the kernel."""
+    assert command[:3] == ["tilewright", "kernel", "show"]
+    options = command[4:]
+    stage = []
+    if "--stage" in options:
+        k = options.index("--stage")
+        stage = [options[k + 1]]
+        del options[k : k + 2]
+    monkeypatch.chdir(_ROOT)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert show.main([command[3], *stage, *options]) == 0
+    shown = capsys.readouterr().out
+    wanted = {"asm": "\tret", "structure": "for", "explain": "raised to loop nests"}[stage[0] if stage else "explain"]
+    assert wanted in shown
 
 
 def test_kernel_of_the_readme_runs(tmp_path, capsys):

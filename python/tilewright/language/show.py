@@ -14,7 +14,7 @@ from .. import language
 from . import inspection
 from .launch import LaunchableKernel
 from .source import KernelError
-from .types import DTypeParameter, TensorType
+from .types import DType, DTypeParameter, TensorType
 
 USAGE = 2
 
@@ -70,17 +70,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--const", action="append", default=[])
     options = parser.parse_args(argv)
     kernel = load(options.spec)
-    arguments: dict[str, Any] = {}
-    for p in kernel.parameters:
-        if isinstance(p.type, TensorType):
-            arguments[p.name] = language.f32 if isinstance(p.type.dtype, DTypeParameter) else p.type.dtype
+    tensors = {p.name: p.type.dtype for p in kernel.parameters if isinstance(p.type, TensorType)}
+    chosen: dict[Any, Any] = {}  # what dtype parameters are
     for name, text in _pairs(options.dtype, "--dtype").items():
-        if name not in arguments:
-            _fail(f"--dtype {name}: {kernel.name} has the tensors {', '.join(arguments)}")
+        if name not in tensors:
+            _fail(f"--dtype {name}: {kernel.name} has the tensors {', '.join(tensors)}")
         dtype = getattr(language, text, None)
-        if dtype is None or not hasattr(dtype, "name"):
+        if not isinstance(dtype, DType):
             _fail(f"--dtype {name}={text}: no dtype {text}; f32, bf16, i64, ...")
-        arguments[name] = dtype
+        if chosen.setdefault(tensors[name], dtype) != dtype:
+            _fail(f"--dtype {name}={text}: {tensors[name]} is {chosen[tensors[name]].name} already")
+    arguments: dict[str, Any] = {
+        name: chosen.get(declared, language.f32 if isinstance(declared, DTypeParameter) else declared)
+        for name, declared in tensors.items()
+    }
     for name, text in _pairs(options.const, "--const").items():
         try:
             arguments[name] = ast.literal_eval(text)
