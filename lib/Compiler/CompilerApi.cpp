@@ -2,6 +2,8 @@
 
 #include "tilewright/Compiler/CompilerApi.h"
 
+#include "Verify.h"
+
 #include "tilewright/Compiler/Pipeline.h"
 #include "tilewright/Import/Importer.h"
 #include "tilewright/Target/Host/HostTarget.h"
@@ -9,6 +11,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 
 using namespace tilewright;
@@ -47,22 +50,43 @@ CompileOptions parseOptions(std::string_view text) {
   return options;
 }
 
-} // namespace
+VerifyRequest parseRequest(std::string_view text, const void *const *arguments, const void *const *expected) {
+  VerifyRequest request;
+  nlohmann::json json = nlohmann::json::parse(text);
+  for (const nlohmann::json &entry : json.at("arguments")) {
+    size_t i = request.arguments.size();
+    VerifyRequest::Argument &argument = request.arguments.emplace_back();
+    argument.data = arguments[i];
+    argument.expected = expected[i];
+    argument.sizes = entry.value("sizes", argument.sizes);
+    argument.strides = entry.value("strides", argument.strides);
+    argument.integer = entry.value("int", argument.integer);
+    argument.number = entry.value("float", argument.number);
+  }
+  request.machine = json.value("machine", request.machine);
+  if (auto fault = json.find("fault"); fault != json.end()) {
+    request.faultAfter = fault->at("after");
+    request.faultNumber = fault->at("number");
+  }
+  return request;
+}
 
-extern "C" {
+void fillText(tw_buffer *out, const nlohmann::json &json) {
+  std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (!fill(out, text.data(), text.size()))
+    throw std::bad_alloc();
+}
 
-int tw_compiler_compile(const char *graph, size_t graphSize, const char *options, size_t optionsSize,
-                        tw_buffer *program, tw_buffer *report, tw_buffer *error) {
-  for (tw_buffer *buffer : {program, report, error})
+/// Runs the body of an entry; what it throws becomes `error`.
+int guarded(std::initializer_list<tw_buffer *> results, tw_buffer *error, const std::function<void()> &body) {
+  for (tw_buffer *buffer : results)
     if (buffer)
       *buffer = {nullptr, 0};
+  if (error)
+    *error = {nullptr, 0};
   const char *bug = "report it with the graph that TILEWRIGHT_DUMP=DIRECTORY writes";
   try {
-    CompileResult result = compileGraph({graph, graphSize}, parseOptions({options, optionsSize}));
-    std::vector<uint8_t> bytes = result.program.serialize();
-    std::string text = result.report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (!fill(program, bytes.data(), bytes.size()) || !fill(report, text.data(), text.size()))
-      throw std::bad_alloc();
+    body();
     return 0;
   } catch (const importer::ImportError &e) {
     return fail(error, e.kind, e.op, e.source, e.what(), e.hint);
@@ -76,6 +100,29 @@ int tw_compiler_compile(const char *graph, size_t graphSize, const char *options
   } catch (...) { // the door lets nothing through
     return fail(error, "internal", "", "", "an unknown exception", bug);
   }
+}
+
+} // namespace
+
+extern "C" {
+
+int tw_compiler_compile(const char *graph, size_t graphSize, const char *options, size_t optionsSize,
+                        tw_buffer *program, tw_buffer *report, tw_buffer *error) {
+  return guarded({program, report}, error, [&] {
+    CompileResult result = compileGraph({graph, graphSize}, parseOptions({options, optionsSize}));
+    std::vector<uint8_t> bytes = result.program.serialize();
+    fillText(report, result.report);
+    if (!fill(program, bytes.data(), bytes.size()))
+      throw std::bad_alloc();
+  });
+}
+
+int tw_compiler_verify(const char *program, size_t programSize, const char *options, size_t optionsSize,
+                       const void *const *arguments, const void *const *expected, tw_buffer *report, tw_buffer *error) {
+  return guarded({report}, error, [&] {
+    std::string_view text(options, optionsSize);
+    fillText(report, verifyKernel({program, programSize}, parseOptions(text), parseRequest(text, arguments, expected)));
+  });
 }
 
 void tw_compiler_free(tw_buffer *buffer) {

@@ -3,6 +3,7 @@
 #include "tilewright/Compiler/Pipeline.h"
 
 #include "Assemble.h"
+#include "Plan.h"
 
 #include "tilewright/Import/Importer.h"
 #include "tilewright/Import/KernelImporter.h"
@@ -88,48 +89,58 @@ nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector
 
 } // namespace
 
-CompileResult compileGraph(std::string_view text, const CompileOptions &options) {
-  Stopwatch watch;
+std::unique_ptr<Plan> makePlan(std::string_view text, const CompileOptions &options,
+                               const std::function<void(const char *)> &mark) {
   show(options, 5, "graph", std::string(text));
-  CompileResult result;
-  Module module;
-  const bool isKernel = kernel::Program::recognises(text);
-  if (isKernel) {
+  auto plan = std::make_unique<Plan>();
+  Module &module = plan->module;
+  plan->isKernel = kernel::Program::recognises(text);
+  if (plan->isKernel) {
     kernel::Program program = kernel::Program::parse(text);
-    watch.mark("parse");
+    mark("parse");
     importer::KernelModule imported = importer::importKernel(program);
     module = std::move(imported.module);
-    result.report["structured"] = imported.structuredBecause;
+    plan->structured = imported.structuredBecause;
   } else {
     graph::Graph graph = graph::Graph::parse(text);
-    watch.mark("parse");
+    mark("parse");
     importer::ImportOptions importOptions;
     importOptions.islands = options.islands;
     module = importer::importGraph(graph, importOptions);
   }
-  watch.mark("import");
+  mark("import");
   show(options, 3, "nests", module.str());
 
   lowerAttention(module);
   separateOutputs(module);
-  FusionResult fused = fuse(module);
-  watch.mark("fuse");
-  show(options, 2, "fusion", lines(fused.decisions));
+  plan->fused = fuse(module);
+  mark("fuse");
+  show(options, 2, "fusion", lines(plan->fused.decisions));
   if (options.debug >= 3 || !options.dump.empty()) {
     std::string groups;
-    for (const Group &group : fused.groups)
+    for (const Group &group : plan->fused.groups)
       groups += str(group);
     show(options, 3, "groups", groups);
   }
 
-  TileTarget target = host::tileTarget(options.level, options.threads);
-  target.streaming = isKernel;
-  std::vector<PlannedStep> steps = planSteps(module, fused.groups, target);
-  watch.mark("plan");
+  plan->target = host::tileTarget(options.level, options.threads);
+  plan->target.streaming = plan->isKernel;
+  plan->steps = planSteps(module, plan->fused.groups, plan->target);
+  mark("plan");
+  return plan;
+}
+
+CompileResult compileGraph(std::string_view text, const CompileOptions &options) {
+  Stopwatch watch;
+  CompileResult result;
+  std::unique_ptr<Plan> plan = makePlan(text, options, [&](const char *phase) { watch.mark(phase); });
+  const std::vector<PlannedStep> &steps = plan->steps;
+  if (plan->isKernel)
+    result.report["structured"] = plan->structured;
   std::vector<KernelOutcome> kernels = provideKernels(steps, options);
   watch.mark("kernels");
 
-  result.program = assemble(module, steps, kernels, options.level);
+  result.program = assemble(plan->module, steps, kernels, options.level);
   watch.mark("assemble");
   size_t built = 0;
   for (const KernelOutcome &kernel : kernels)
@@ -137,7 +148,7 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
   result.report["version"] = 1;
   result.report["phases"] = watch.phases;
   result.report["steps"] = describe(steps, kernels);
-  result.report["decisions"] = fused.decisions;
+  result.report["decisions"] = plan->fused.decisions;
   result.report["kernels"] = {{"built", built}, {"used", result.program.kernels.size()}};
   nlohmann::json islands = nlohmann::json::array();
   for (const PlannedStep &step : steps)

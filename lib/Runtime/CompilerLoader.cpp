@@ -83,15 +83,38 @@ public:
     int status =
         compileEntry.load()(graph.data(), graph.size(), options.data(), options.size(), &program, &report, &error);
     CompileResult result;
-    if (status == 0) {
-      result.program.assign(program.data, program.data + program.size);
-      result.report.assign(reinterpret_cast<const char *>(report.data), report.size);
-    }
-    std::string text(reinterpret_cast<const char *>(error.data), error.size);
-    for (tw_buffer *buffer : {&program, &report, &error})
-      freeEntry(buffer);
+    std::string text = take(program);
+    result.program.assign(text.begin(), text.end());
+    result.report = take(report);
+    check(status, error);
+    return result;
+  }
+
+  std::string verify(std::string_view program, std::string_view options, std::span<const void *const> arguments,
+                     std::span<const void *const> expected) {
+    open();
+    auto entry = reinterpret_cast<decltype(&tw_compiler_verify)>(dlsym(library, "tw_compiler_verify"));
+    if (!entry)
+      throw std::runtime_error("the compiler library " + path + " lacks the function tw_compiler_verify");
+    tw_buffer report{}, error{};
+    int status = entry(program.data(), program.size(), options.data(), options.size(), arguments.data(),
+                       expected.data(), &report, &error);
+    std::string text = take(report);
+    check(status, error);
+    return text;
+  }
+
+private:
+  std::string take(tw_buffer &buffer) {
+    std::string text(reinterpret_cast<const char *>(buffer.data), buffer.size);
+    freeEntry(&buffer);
+    return text;
+  }
+
+  void check(int status, tw_buffer &error) {
+    std::string text = take(error);
     if (status == 0)
-      return result;
+      return;
     auto members = parseFlatJson(text);
     if (!members)
       throw CompileError("internal", "", "", "the compiler failed and said: " + text, "");
@@ -99,15 +122,14 @@ public:
     throw CompileError(m["kind"], m["op"], m["source"], m["message"], m["hint"]);
   }
 
-private:
   void open() {
     if (compileEntry.load())
       return;
     std::lock_guard lock(mutex);
     if (compileEntry.load())
       return;
-    std::string path = libraryPath();
-    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    path = libraryPath();
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char *reason = dlerror();
       throw std::runtime_error("cannot open the compiler: " + std::string(reason ? reason : path) +
@@ -141,15 +163,24 @@ private:
   }
 
   std::mutex mutex;
+  std::string path; // of the library, and its handle
+  void *library = nullptr;
   std::atomic<decltype(&tw_compiler_compile)> compileEntry{nullptr};
   decltype(&tw_compiler_free) freeEntry = nullptr;
 };
 
 } // namespace
 
-Compiler &nativeCompiler() {
+static LibraryCompiler &libraryCompiler() {
   static auto *compiler = new LibraryCompiler; // never unloaded: code of other threads may run in it at exit
   return *compiler;
+}
+
+Compiler &nativeCompiler() { return libraryCompiler(); }
+
+std::string verifyKernel(std::string_view program, std::string_view options, std::span<const void *const> arguments,
+                         std::span<const void *const> expected) {
+  return libraryCompiler().verify(program, options, arguments, expected);
 }
 
 bool compilerIsLoaded() { return loaded.load(std::memory_order_relaxed); }

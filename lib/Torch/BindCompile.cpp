@@ -98,20 +98,6 @@ std::unique_ptr<CompiledGraph> compileGraph(const std::string &graph, size_t arg
                                          std::move(devices), deviceType(device), std::move(info));
 }
 
-/// tilewright._C.CompileFailure: its text is the compiler's error as JSON.
-struct CompileFailure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string asJson(const CompileError &error) {
-  nlohmann::json text = {{"kind", error.kind},
-                         {"op", error.op},
-                         {"source", error.source},
-                         {"message", error.message},
-                         {"hint", error.hint}};
-  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 /// PyTorch's exceptions to Python's, and ours that nanobind does not know.
 void translate(const std::exception_ptr &error, void *) {
   try {
@@ -131,9 +117,19 @@ void translate(const std::exception_ptr &error, void *) {
 
 } // namespace
 
+std::string asJson(const CompileError &error) {
+  nlohmann::json text = {{"kind", error.kind},
+                         {"op", error.op},
+                         {"source", error.source},
+                         {"message", error.message},
+                         {"hint", error.hint}};
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 void bindCompile(nb::module_ &m) {
   registerExternalAten();
   bindKernelProfile(m);
+  bindVerify(m);
   nb::register_exception_translator(&translate);
   nb::exception<CompileFailure>(m, "CompileFailure");
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -52,6 +53,11 @@ public:
 /// that this function is in. Its symbols stay its own (RTLD_LOCAL). A library of another ABI or version is refused with
 /// both versions.
 Compiler &nativeCompiler();
+
+/// Runs a kernel program after every pass of the compiler (tw_compiler_verify), whose options, report and pointers
+/// these are; `arguments` and `expected` have one pointer per parameter. Throws as Compiler::compile does.
+std::string verifyKernel(std::string_view program, std::string_view options, std::span<const void *const> arguments,
+                         std::span<const void *const> expected);
 
 /// Whether the library has been opened.
 bool compilerIsLoaded();

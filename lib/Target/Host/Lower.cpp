@@ -21,6 +21,8 @@ public:
   LogicalResult operator()(const char *name, llvm::function_ref<LogicalResult()> step) {
     if (failed(step()))
       return failure();
+    if (options.after)
+      options.after(name, module);
     if (options.debug < 3)
       return success();
     llvm::raw_ostream &out = options.out ? *options.out : llvm::errs();

@@ -66,7 +66,7 @@ def check(
     Raises TypeError and ValueError, as the interpreter does, for arguments that do not fit the program.
     """
     checker = Checker(program)
-    Interpreter(program, [_copied(a) for a in arguments], tiles=tiles, checker=checker, order=order).run()
+    Interpreter(program, [copied(a) for a in arguments], tiles=tiles, checker=checker, order=order).run()
     return checker.findings()
 
 
@@ -77,7 +77,7 @@ def check_or_raise(program: Mapping[str, Any], arguments: Sequence[Any], **optio
         raise KernelCheckError(program["name"], findings)
 
 
-def _copied(argument: Any) -> Any:
+def copied(argument: Any) -> Any:
     """A copy on the CPU with the same strides: what is a view of other memory, or expanded, stays one."""
     if not isinstance(argument, torch.Tensor):
         return argument

@@ -14,6 +14,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,8 +59,9 @@ struct HostTarget {
 /// What to print while compiling. IR after each pass at debug >= 3, assembly at debug >= 4.
 struct DumpOptions {
   int debug = 0;
-  llvm::raw_ostream *out = nullptr; // llvm::errs() if null
-  bool assembly = false;            // fill ObjectCode::assembly
+  llvm::raw_ostream *out = nullptr;                                       // llvm::errs() if null
+  bool assembly = false;                                                  // fill ObjectCode::assembly
+  std::function<void(llvm::StringRef pass, mlir::ModuleOp module)> after; // called after each pass
 };
 
 struct Phase {
