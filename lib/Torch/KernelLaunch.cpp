@@ -61,7 +61,7 @@ bool isPlain(const at::Tensor &tensor) {
                                          c10::DispatchKeySet({c10::DispatchKey::BackendSelect});
   c10::DispatchKeySet keys = ((tensor.key_set() | local.included_) - local.excluded_) - passed;
   return keys.highestFunctionalityKey() == c10::DispatchKey::Dense &&
-         !(tensor.requires_grad() && at::GradMode::is_enabled());
+         !(tensor.requires_grad() && at::GradMode::is_enabled()) && !tensor._fw_grad(/*level=*/0).defined();
 }
 
 struct Range {
@@ -425,14 +425,19 @@ nb::object KernelLauncher::prepare(const std::string &device, const nb::list &de
   return (found ? found : compile(frame))->graph;
 }
 
-nb::object KernelLauncher::runFromPython(Frame &frame) {
+nb::object KernelLauncher::runFromPython(Frame &frame, PyObject *const *objects) {
   std::shared_ptr<const Specialisation> found = find(frame);
   if (!found)
     found = compile(frame);
-  {
+  try {
     RECORD_FUNCTION(title, c10::ArrayRef<const c10::IValue>{});
     nb::gil_scoped_release nogil;
     translated([&] { run(frame, *found); });
+  } catch (const c10::ValueError &error) { // sizes that do not go together: Python points to the parameter
+    nb::list described;
+    for (size_t i = 0; i < params.size(); ++i)
+      described.append(objects[i] ? nb::borrow(objects[i]) : nb::none());
+    return kernel().attr("_explain")(described, error.what_without_backtrace());
   }
   if (frame.fresh.empty())
     return nb::none();
@@ -464,14 +469,7 @@ nb::object KernelLauncher::call(nb::args args, nb::kwargs kwargs) {
   Frame frame(count);
   if (!plain || named || read(frame, objects.data()) == Reading::Unusual)
     return kernel().attr("_call_slowly")(args, kwargs);
-  try {
-    return runFromPython(frame);
-  } catch (const c10::ValueError &error) { // sizes that do not go together: Python points to the parameter
-    nb::list described;
-    for (PyObject *object : objects)
-      described.append(object ? nb::borrow(object) : nb::none());
-    return kernel().attr("_explain")(described, error.what_without_backtrace());
-  }
+  return runFromPython(frame, objects.data());
 }
 
 nb::object KernelLauncher::callBound(const nb::list &given) {
@@ -484,7 +482,7 @@ nb::object KernelLauncher::callBound(const nb::list &given) {
   Frame frame(count);
   if (read(frame, objects.data()) == Reading::Unusual)
     return nb::borrow(Py_NotImplemented);
-  return runFromPython(frame);
+  return runFromPython(frame, objects.data());
 }
 
 nb::list KernelLauncher::objectsOf(c10::ArrayRef<c10::IValue> values) const {

@@ -96,10 +96,10 @@ public:
   void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, Stack *stack) {
     size_t count = op.schema().arguments().size();
     bool wanted = false;
-    for (size_t i = 0; i < count && at::GradMode::is_enabled(); ++i) {
-      const c10::IValue &value = torch::jit::peek(*stack, i, count);
-      wanted |= value.isTensor() && value.toTensor().requires_grad();
-    }
+    bool reverse = at::GradMode::is_enabled();
+    for (size_t i = 0; i < count; ++i)
+      if (const c10::IValue &value = torch::jit::peek(*stack, i, count); value.isTensor())
+        wanted |= (reverse && value.toTensor().requires_grad()) || value.toTensor()._fw_grad(/*level=*/0).defined();
     if (wanted) {
       c10::Dispatcher::singleton()
           .findSchemaOrThrow(differentiated.name.c_str(), differentiated.overload_name.c_str())

@@ -6,7 +6,17 @@ import inspect
 
 import pytest
 import torch
-from kernels_for_tests import accumulate, add, moments, ones, running_maximum, scaled, scaled_backward, softmax
+from kernels_for_tests import (
+    accumulate,
+    add,
+    decayed,
+    moments,
+    ones,
+    running_maximum,
+    scaled,
+    scaled_backward,
+    softmax,
+)
 from torch.library import opcheck
 
 import tilewright as tw
@@ -191,11 +201,55 @@ def test_producers_and_consumers_fuse_into_the_kernel():
     assert "softmax" not in found[0].get("op", "")  # not an island
 
 
-def test_a_structured_kernel_stays_whole():
+def test_a_structured_kernel_is_a_step_of_the_graph():
     x = torch.rand(5, 40)
     result, found = steps(lambda x: torch.relu(running_maximum(x * 2.0) - 1), x)
     torch.testing.assert_close(result, torch.relu(running_maximum(x * 2.0) - 1))
-    assert len(found) >= 2
+    assert len(found) == 3 and not any("island" in step for step in found)
+    assert "for j" in found[1]["structure"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_structured_kernels_take_views_scalars_constants_and_what_they_update(device, dynamic):
+    def f(x, state, rows):
+        y = decayed(x[:, 1:].t() + 1, state, rows=rows, decay=0.25, negate=True)
+        z = decayed(x[2:, ::2], state[: x.shape[0] - 2], rows=x.shape[0])
+        return y * 2, z.t().contiguous()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend="tilewright", fullgraph=True, dynamic=dynamic)
+    for shape, rows in (((9, 8), 3), ((6, 12), 20), ((6, 12), 0)):
+        x = torch.randn(shape).to(device)
+        state = torch.randn(shape[1] - 1).to(device)
+        expected_state, found_state = state.clone(), state.clone()
+        expected, found = f(x, expected_state, rows), compiled(x, found_state, rows)
+        for r, e in zip((*found, found_state), (*expected, expected_state), strict=True):
+            torch.testing.assert_close(r.cpu(), e.cpu())
+    assert not any(g.islands for g in tw.compile_stats().graphs[-1:])
+
+
+def test_structured_kernels_of_different_layouts_share_nothing_they_must_not():
+    x, y = torch.rand(6, 8), torch.rand(8, 6)
+    result, _ = steps(lambda x, y: running_maximum(x * 1.0) + running_maximum(y.t()), x, y)
+    torch.testing.assert_close(result, running_maximum(x) + running_maximum(y.t()))
+
+
+def test_sizes_that_do_not_agree_are_refused_inside_of_graphs():
+    @tw.kernel
+    def prefix(X: tw.In[tw.f32, N], Most: tw.In[tw.f32, M], Y: tw.Out[tw.f32, M]):
+        for i in tw.parallel(M, tile=1):
+            total = tw.zeros([], tw.f32)
+            for j in tw.range(N, tile=1):
+                total = tw.where(X[j] < Most[i], total * 0.5 + X[j], total)
+            Y[i] = total
+
+    compiled = torch.compile(lambda x, y: prefix(x, y) + 1, backend="tilewright", fullgraph=True)
+    x, y = torch.rand(5), torch.rand(3)
+    torch.testing.assert_close(compiled(x, y), prefix(x, y) + 1)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="dimension 0 of B is 3, and must be N"):
+        torch.compile(lambda x, y: add(x, y), backend="tilewright", fullgraph=True)(x, y)
 
 
 def test_compiled_training_has_the_gradients_of_eager():
@@ -359,8 +413,55 @@ def test_vmap():
     mean, square = torch.vmap(moments)(x)
     torch.testing.assert_close(mean, x.mean(2))
     torch.testing.assert_close(square, (x * x).mean(2))
-    with pytest.raises(tw.KernelError, match="vmap of running_maximum is not possible"):
-        torch.vmap(running_maximum)(x)
+
+
+def each(function, *columns):
+    """What vmap over the first dimension should give."""
+    results = [function(*row) for row in zip(*columns, strict=True)]
+    if isinstance(results[0], tuple):
+        return tuple(map(torch.stack, zip(*results, strict=True)))
+    return torch.stack(results)
+
+
+def test_vmap_of_structured_kernels_is_one_more_axis():
+    x = torch.rand(3, 4, 40)
+    torch.testing.assert_close(torch.vmap(running_maximum)(x), each(running_maximum, x))
+    torch.testing.assert_close(torch.vmap(running_maximum, in_dims=1)(x), each(running_maximum, x.movedim(1, 0)))
+    nested = torch.rand(2, 3, 4, 40)
+    expected = torch.stack([each(running_maximum, row) for row in nested])
+    torch.testing.assert_close(torch.vmap(torch.vmap(running_maximum))(nested), expected)
+
+    state = torch.rand(3, 4)
+
+    def f(x, state):
+        state = state.clone()
+        return decayed(x, state, rows=3, decay=0.25, negate=True), state
+
+    for r, e in zip(torch.vmap(f)(x, state), each(f, x, state), strict=True):
+        torch.testing.assert_close(r, e)
+    shared = torch.vmap(f, in_dims=(0, None))
+    with pytest.raises(RuntimeError, match="vmap"):  # what is written in place would have to be several
+        shared(x, state[0])
+    functional = decayed.op.functional
+    for r, e in zip(
+        torch.vmap(lambda x, s: functional(x, s, 3), in_dims=(0, None))(x, state[0]),
+        each(lambda x: functional(x, state[0], 3), x),
+        strict=True,
+    ):
+        torch.testing.assert_close(r, e)
+
+
+def test_forward_mode():
+    from torch.autograd import forward_ad
+
+    x, t = torch.randn(3, 4), torch.randn(3, 4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, t)
+        expected = forward_ad.unpack_dual(torch.softmax(dual, 1)).tangent
+        for call in (softmax, softmax.op):
+            torch.testing.assert_close(forward_ad.unpack_dual(call(dual)).tangent, expected)
+        with pytest.raises(tw.KernelError, match="X requires a gradient, and running_maximum has none"):
+            running_maximum(dual)
 
 
 def test_transforms_compose():

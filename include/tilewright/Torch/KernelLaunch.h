@@ -83,7 +83,7 @@ private:
   std::shared_ptr<const Specialisation> compile(const Frame &frame);
   void checkOverlap(const Frame &frame) const;
   void run(Frame &frame, const Specialisation &found) const;
-  nanobind::object runFromPython(Frame &frame);
+  nanobind::object runFromPython(Frame &frame, PyObject *const *objects);
 };
 
 /// tilewright._C.KernelLauncher and the registration of kernels as operators.

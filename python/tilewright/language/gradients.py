@@ -1,7 +1,7 @@
 """Gradients and vmap of kernels.
 
 A kernel's gradient is what `kernel.backward(...)` declares, or, where the program has a whole-tensor form (whole.py), that form's; else a call with
-inputs that require one is refused. vmap takes the whole-tensor form too.
+inputs that require one is refused. vmap takes the whole-tensor form too, or gives the kernel one more axis (batching.py).
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch._functorch.autograd_function import custom_function_call_vmap_helper
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import operators, whole
@@ -147,7 +150,7 @@ def autograd(kernel: LaunchableKernel, writes: bool) -> Callable[..., Any]:
         values = operators.named_arguments(kernel, args, kwargs)
         if kernel._gradient is None:
             _require_gradient(kernel, values)
-            if transformed():  # functorch differentiates what the kernel consists of
+            if transformed(values):  # differentiated is what the kernel consists of
                 results = results_of(kernel, values)
                 return results[0] if len(results) == 1 else tuple(results)
         return function_of(kernel).apply(keyset, *values)
@@ -155,9 +158,16 @@ def autograd(kernel: LaunchableKernel, writes: bool) -> Callable[..., Any]:
     return differentiated
 
 
-def transformed() -> bool:
-    """Whether one of torch.func's transforms is active."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+def transformed(values: Sequence[Any]) -> bool:
+    """Whether one of torch.func's transforms is active, or a value is a dual number."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or any(map(is_dual, values))
+
+
+def is_dual(value: Any) -> bool:
+    """Whether it is a tensor with a tangent (forward-mode differentiation)."""
+    if forward_ad._current_level < 0 or not isinstance(value, torch.Tensor):
+        return False
+    return forward_ad.unpack_dual(value).tangent is not None
 
 
 def _refuse_writing(kernel: LaunchableKernel, keyset: Any, *args: Any, **kwargs: Any) -> None:
@@ -186,7 +196,7 @@ def _require_gradient(kernel: LaunchableKernel, values: Sequence[Any]) -> None:
         names = [
             p.name
             for p, v in zip(kernel.parameters, values, strict=True)
-            if isinstance(v, torch.Tensor) and v.requires_grad
+            if isinstance(v, torch.Tensor) and (v.requires_grad or is_dual(v))
         ]
         p = next(p for p in kernel.parameters if p.name == names[0])
         kernel.fail(
@@ -286,18 +296,42 @@ def _derived_gradients(
 
 
 def vmap(kernel: LaunchableKernel) -> Callable[..., Any]:
-    """The functional operator with batched arguments: PyTorch's batching rules of the operators that the whole-tensor form consists of."""
+    """The functional operator with batched arguments: PyTorch's batching rules of the operators that the whole-tensor form consists of, or the kernel with
+    one more axis."""
 
     def batched(*args: Any, **kwargs: Any) -> Any:
         values = operators.named_arguments(kernel, args, kwargs)
-        reason = why_not_whole(kernel, values)
-        if reason is not None:
-            kernel.fail(
-                f"vmap of {kernel.name} is not possible: {reason}",
-                None,
-                "the batch as a dimension of the parameters: for b, i in tw.parallel(B, M, tile=(1, None))",
-            )
-        results = results_of(kernel, values)
-        return results[0] if len(results) == 1 else tuple(results)
+        if why_not_whole(kernel, values) is None:
+            results = results_of(kernel, values)
+            return results[0] if len(results) == 1 else tuple(results)
+        interpreter = cast(Any, retrieve_current_functorch_interpreter())
+        op = operators.operators_of(kernel).functional
+        return custom_function_call_vmap_helper(interpreter, functools.partial(_with_axis, kernel), op, *args, **kwargs)
 
     return batched
+
+
+def _with_axis(kernel: LaunchableKernel, info: Any, in_dims: Sequence[int | None], *args: Any, **kwargs: Any) -> Any:
+    """A batching rule: (results, their batch dimensions)."""
+    from .batching import CannotBatch, batched_kernel
+
+    values = operators.named_arguments(kernel, args, kwargs)
+    positional = [k for k, p in enumerate(kernel.parameters) if p.kind != "out" and not p.keyword_only]
+    dims = dict(zip(positional, in_dims, strict=False))
+    for k, p in enumerate(kernel.parameters):
+        if dims.get(k) is not None:
+            values[k] = values[k].movedim(dims[k], 0)
+        elif p.kind == "inout":
+            values[k] = values[k].expand(info.batch_size, *values[k].shape)
+    marked = tuple(p.kind in ("out", "inout") or dims.get(k) is not None for k, p in enumerate(kernel.parameters))
+    other = batched_kernel(kernel, marked)
+    try:
+        other._program_of(values)
+    except CannotBatch as error:
+        kernel.fail(
+            f"vmap of {kernel.name} is not possible: {error}",
+            None,
+            "loads inside of the parallel loop, or the batch as a dimension of the parameters",
+        )
+    results = operators.call_operator(other, values)
+    return results, 0 if isinstance(results, torch.Tensor) else (0,) * len(results)

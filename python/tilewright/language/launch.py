@@ -19,7 +19,7 @@ from ..dynamo.dtypes import DTYPE_NAMES, DTYPES
 from . import arrays, gradients, operators
 from .frontend_names import Capture
 from .interpreter import Order
-from .kernel import Kernel, _typed
+from .kernel import Kernel, Specialisation, _typed
 from .parameters import NO_DEFAULT, Parameter, TensorSpec
 from .source import KernelError
 from .types import DType, DTypeParameter, ScalarType, TensorType
@@ -48,8 +48,11 @@ class LaunchableKernel(Kernel):
     #: Most specialisations (dtypes, layouts, device, constants) of one kernel. More are refused: see `_refuse_specialisation`.
     specialisation_limit = 64
 
-    def __init__(self, function: Callable[..., Any], scope: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], scope: Mapping[str, Any] | None = None, name: str | None = None
+    ) -> None:
         super().__init__(function, scope)
+        self.name = name or self.name
         self.operator_name = operators.claim(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -240,8 +243,12 @@ class LaunchableKernel(Kernel):
         except _C.CompileFailure as failure:
             raise error_from_report(json.loads(str(failure))) from None
         self.compiled.append(Compiled(device, key, fresh, program, graph))
-        guards, check = _guards(self._programs[_typed(key)][1])
+        guards, check = _guards(self.captures(key))
         return graph, guards, check
+
+    def captures(self, key: Specialisation) -> Sequence[Capture]:
+        """What the program of a specialisation has used from around the kernel."""
+        return self._programs[_typed(key)][1]
 
     def _signature(self, described: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """What `program` takes, and the outputs that are to be allocated. KernelError where nothing says what they are."""
@@ -310,9 +317,9 @@ class LaunchableKernel(Kernel):
     def _call_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = self._bind(args, kwargs)
         values = self._converted(given)
-        self._check_arguments(values)
         as_arrays = any(map(arrays.is_array, given)) and not any(isinstance(v, torch.Tensor) for v in given)
         if switches.get("TILEWRIGHT_CHECK") == "1":
+            self._check_arguments(values)
             self._check_call(values)
         results = self._run(values)
         if not as_arrays or results is None:
@@ -327,8 +334,9 @@ class LaunchableKernel(Kernel):
             results = self._launcher.call_bound(values)
             if results is not NotImplemented:
                 return results
+        self._check_arguments(values)
         made = operators.operators_of(self)
-        if made.functional is not None and gradients.transformed():
+        if made.functional is not None and gradients.transformed(values):
             inputs = [None if p.kind == "out" else v for p, v in zip(self.parameters, values, strict=True)]
             return operators.distribute(self, values, gradients.call_transformed(self, inputs))
         return operators.call_functional(self, made, values)
@@ -619,7 +627,9 @@ def _is_transformed(value: Any) -> bool:
     """Whether a tensor is more than memory: a subclass, or one whose gradient is wanted. The native half sees functorch's and modes."""
     if not isinstance(value, torch.Tensor):
         return False
-    return (value.requires_grad and torch.is_grad_enabled()) or type(value) not in (torch.Tensor, torch.nn.Parameter)
+    if gradients.is_dual(value) or (value.requires_grad and torch.is_grad_enabled()):
+        return True
+    return type(value) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def _guards(captures: Sequence[Capture]) -> tuple[list[tuple[Any, str, Any]], Callable[[], bool] | None]:

@@ -58,7 +58,8 @@ class Operators:
 
 
 def _path(kernel: LaunchableKernel) -> str:
-    return f"{kernel.function.__module__}.{kernel.function.__qualname__}"
+    """What a kernel is that another one of its name replaces."""
+    return f"{kernel.function.__module__}.{kernel.function.__qualname__}:{kernel.name}"
 
 
 def claim(kernel: LaunchableKernel) -> str:
