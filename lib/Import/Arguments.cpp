@@ -181,6 +181,17 @@ std::optional<Scalar> Builder::optionalScalar(std::string_view name) {
   return isNone(name) ? std::nullopt : std::optional(scalar(name));
 }
 
+std::vector<Scalar> Builder::scalars(std::string_view name) {
+  const Arg::List *list = arg(name).get<Arg::List>();
+  std::vector<Scalar> result;
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (std::optional<Scalar> s = scalarOf(state, (*list)[i]))
+      result.push_back(std::move(*s));
+  if (!list || result.size() != list->size())
+    wrongKind(name, "a list of numbers");
+  return result;
+}
+
 static std::optional<SizeExpr> sizeOf(const ModuleState &state, const Arg &a) {
   if (const int64_t *v = a.get<int64_t>())
     return SizeExpr(*v);

@@ -81,6 +81,7 @@ public:
   std::vector<std::optional<Tensor>> optionalTensors(std::string_view name);
   Scalar scalar(std::string_view name);
   std::optional<Scalar> optionalScalar(std::string_view name);
+  std::vector<Scalar> scalars(std::string_view name);
   int64_t integer(std::string_view name);
   std::optional<int64_t> optionalInteger(std::string_view name);
   SizeExpr size(std::string_view name);

@@ -1380,8 +1380,10 @@ private:
 
 } // namespace
 
-KernelModule importKernel(const Program &program) {
+KernelModule importKernel(const Program &program, bool raise) {
   try {
+    if (!raise)
+      return KernelBuilder(program, false).run();
     try {
       return KernelBuilder(program, true).run();
     } catch (const NotRaised &reason) {

@@ -11,8 +11,8 @@ const Registry &Registry::instance() {
   static const Registry registry = [] {
     Registry r;
     for (auto family : {addActivations, addArithmetic, addAttention, addCasts, addComparisons, addConcatenation,
-                        addCreation, addIndexing, addLosses, addMath, addMatmul, addNormalisation, addPadding,
-                        addRandom, addReductions, addReshapes, addSoftmax, addViews})
+                        addCreation, addHandWritten, addIndexing, addLosses, addMath, addMatmul, addNormalisation,
+                        addPadding, addRandom, addReductions, addReshapes, addSoftmax, addViews})
       family(r);
     return r;
   }();

@@ -50,6 +50,7 @@ void addCasts(Registry &);
 void addComparisons(Registry &);
 void addConcatenation(Registry &);
 void addCreation(Registry &);
+void addHandWritten(Registry &);
 void addIndexing(Registry &);
 void addLosses(Registry &);
 void addMath(Registry &);

@@ -110,11 +110,34 @@ private:
   }
 
   void planStructured(Group &group) {
-    std::shared_ptr<const KernelPlan> plan = planKernel(module, group.members.front(), target);
+    const Nest &nest = group.members.front();
+    std::shared_ptr<const KernelPlan> plan =
+        nest.inside ? planKernel(*nest.inside, nest.inside->nests.front(), target) : planKernel(module, nest, target);
+    KernelArguments arguments = argumentsOf(*plan);
+    LaunchPlan launch = launchOf(*plan);
+    if (nest.inside)
+      bringOut(nest, arguments, launch);
     steps.push_back(
         {&group, keyOf(*plan), kernelName(group),
          [plan](mlir::MLIRContext &context, llvm::StringRef symbol) { return emitKernel(context, *plan, symbol); },
-         argumentsOf(*plan), launchOf(*plan), -1, str(*plan)});
+         std::move(arguments), std::move(launch), -1, str(*plan)});
+  }
+
+  /// What a kernel's own module calls its arguments, in the graph's words.
+  void bringOut(const Nest &nest, KernelArguments &arguments, LaunchPlan &launch) {
+    arguments.buffers.clear();
+    for (const Tensor &t : nest.externalInputs) {
+      arguments.buffers.push_back(t.buffer);
+      arguments.byteOffsets.push_back(t.offset * int64_t(sizeOf(t.dtype)));
+    }
+    for (SizeExpr &value : arguments.ints)
+      value = value.substitute(nest.externalInts);
+    for (SizeExpr *value : {&launch.grid, &launch.grain, &launch.scratchBytes, &launch.bytesMoved, &launch.flops})
+      *value = value->substitute(nest.externalInts);
+    for (unsigned &site : arguments.sites) {
+      module.sites.push_back(nest.inside->sites[site]);
+      site = module.sites.size() - 1;
+    }
   }
 
   void planProduct(Group &group) {

@@ -83,6 +83,28 @@ def running_maximum(X: tw.In[tw.f32, M, N], Y: tw.Out[tw.f32, M]):
 
 
 @tw.kernel
+def decayed(
+    X: tw.In[T, M, N],
+    State: tw.InOut[T, M],
+    Y: tw.Out[T, M, N],
+    rows: int,
+    decay: float = 0.5,
+    *,
+    negate: tw.const = False,
+):
+    """A recurrence along rows, of the first `rows` rows only; with InOut, scalars and a constant, and no raised form."""
+    for i in tw.parallel(M, tile=1):
+        state = State[i]
+        if i < rows:
+            for j in tw.range(N, tile=1):
+                state = state * decay + X[i, j]
+                Y[i, j] = -state if negate else state
+        else:
+            Y[i, :] = tw.zeros([N], T)
+        State[i] = state
+
+
+@tw.kernel
 def scaled(X: tw.In[tw.f32, M, N], W: tw.In[tw.f32, N], Y: tw.Out[tw.f32, M, N]):
     for i, j in tw.parallel(M, N):
         Y[i, j] = X[i, j] * W[j]

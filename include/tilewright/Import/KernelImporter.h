@@ -14,7 +14,7 @@ struct KernelModule {
 };
 
 /// Parameters become the module's inputs in their order; outputs are written in place. Throws ImportError, naming the
-/// source line.
-KernelModule importKernel(const kernel::Program &program);
+/// source line. Without `raise` every program becomes a nest of kind Kernel.
+KernelModule importKernel(const kernel::Program &program, bool raise = true);
 
 } // namespace tilewright::importer

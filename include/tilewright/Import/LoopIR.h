@@ -9,8 +9,8 @@
 #pragma once
 
 #include "tilewright/Support/DType.h"
-#include "tilewright/Support/ScalarOps.h"
 #include "tilewright/Support/DataErrorKind.h"
+#include "tilewright/Support/ScalarOps.h"
 #include "tilewright/Support/SizeExpr.h"
 
 #include <deque>
@@ -127,6 +127,7 @@ struct Store {
 };
 
 struct KernelBody; // KernelBody.h
+struct Module;
 
 /// A loop nest. `domain` lists the parallel dimensions first, then `reduced` reduction dimensions.
 struct Nest {
@@ -161,6 +162,9 @@ struct Nest {
 
   // Kernel: a structured kernel program; reads externalInputs, writes externalOutputs.
   std::shared_ptr<const KernelBody> kernel;
+  // Of a kernel that is a node of a graph: the module that its program has to itself. That module's one nest is the
+  // kernel; its inputs are externalInputs, in order, and its symbols have the values externalInts.
+  std::shared_ptr<Module> inside;
 
   std::string op, source; // for messages and explain
 };
@@ -210,7 +214,7 @@ struct Module {
   std::vector<Nest> nests; // in execution order
   std::vector<Output> outputs;
   std::vector<Check> checks;
-  std::set<BufferId> kept; // read by what is no nest of this module: stays, though no nest reads it
+  std::set<BufferId> kept;      // read by what is no nest of this module: stays, though no nest reads it
   std::vector<ErrorSite> sites; // error code = 1 + index
   std::string str() const;      // what TILEWRIGHT_DEBUG=3 and tilewright-opt print
 };

@@ -64,6 +64,13 @@ def describe(gm: torch.fx.GraphModule, *, name: str, roles: dict[int, str] | Non
     return _GraphWriter(gm, name, roles or {}).write()
 
 
+def _kernel_node(target: torch._ops.OpOverload, args: Any, kwargs: Any) -> list[Any] | None:
+    """A hand-written kernel as the arguments of `tilewright.kernel`; None for one that is to be called from outside of the program."""
+    from ..language import inlining
+
+    return inlining.node_arguments(target, args, kwargs)
+
+
 def operator_name(target: torch._ops.OpOverload) -> str:
     return f"{target.namespace}.{target._opname}.{target._overloadname}"
 
@@ -212,9 +219,13 @@ class _GraphWriter:
                 "an operator that writes to its arguments is left after functionalisation",
                 hint="write it without in-place operators, or keep it out of the compiled function (torch.compiler.disable)",
             )
-        op, named = _SYNONYMS.get(op, (op, {}))
-        args = [a for i, a in enumerate(arguments) if i not in named]
-        keywords = {**{named[i]: a for i, a in enumerate(arguments) if i in named}, **node.kwargs}
+        kernel = _kernel_node(target, arguments, node.kwargs) if target.namespace == "tilewright_kernels" else None
+        if kernel is not None:
+            op, args, keywords = "tilewright.kernel.default", kernel, {}
+        else:
+            op, named = _SYNONYMS.get(op, (op, {}))
+            args = [a for i, a in enumerate(arguments) if i not in named]
+            keywords = {**{named[i]: a for i, a in enumerate(arguments) if i in named}, **node.kwargs}
         entry: dict[str, Any] = {"op": op, "args": [self._argument(a) for a in args]}
         if keywords:
             entry["kwargs"] = {key: self._argument(a) for key, a in keywords.items() if a is not None}

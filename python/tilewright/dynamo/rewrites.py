@@ -128,8 +128,14 @@ def _writing_kernel(node: torch.fx.Node) -> Callable[..., Any] | None:
     """For a hand-written kernel that writes in place: one that writes nothing and copies. What else AOTAutograd makes of it is no operator."""
     target = node.target
     if isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name.startswith("tilewright_kernels::"):
-        target = target.out if "out" in target.overloads() and node.kwargs.keys() & _written(target.out) else target.default
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "tilewright_kernels" or not _written(target):
+        target = (
+            target.out if "out" in target.overloads() and node.kwargs.keys() & _written(target.out) else target.default
+        )
+    if (
+        not isinstance(target, torch._ops.OpOverload)
+        or target.namespace != "tilewright_kernels"
+        or not _written(target)
+    ):
         return None
     from ..language import operators
 
