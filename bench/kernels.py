@@ -1,10 +1,11 @@
 """The gallery beside what the machine can do and beside PyTorch, in turns, in one process.
 
-    python bench/kernels.py [NAME...] [--threads N] [--turns N] [--inductor] [--markdown FILE]
+    python bench/kernels.py [NAME...] [--threads N] [--turns N] [--inductor] [--cpu-time] [--markdown FILE]
 
 Limits are measured, not looked up (bench/roof.cpp): for kernels that move bytes a loop written by hand over the very buffers, for kernels that
 multiply a loop of fused multiply-adds on registers. A ratio is the median over turns of one time by another that was taken next to it;
 on a shared machine nothing else means much. `share` is roof time / our time (1.0: at the limit), `torch` and `inductor` are their time / ours.
+On a machine that is busy with other things, `--cpu-time` runs all on one thread and takes the processor time of that thread.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+CPU_TIME = "--cpu-time" in sys.argv
+if CPU_TIME:
+    os.environ["TILEWRIGHT_THREADS"] = "1"
 
-import tilewright
+import torch  # noqa: E402
 
+import tilewright  # noqa: E402
+
+now = time.thread_time if CPU_TIME else time.perf_counter
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build/release"))
 LARGE = 1 << 20  # bytes: what is smaller does not count as a stream
@@ -79,9 +85,9 @@ def turns(functions: dict[str, Callable[[], Any]], count: int) -> dict[str, list
         function()
     for _ in range(count):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start = now()
             function()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(now() - start)
     return times
 
 
@@ -102,7 +108,9 @@ def streams_of(case: Any, arguments: dict[str, Any]) -> tuple[list[torch.Tensor]
     return reads, writes
 
 
-def measure(case: Any, sizes: dict[str, int], dtype: torch.dtype, roof: Roof, options: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    case: Any, sizes: dict[str, int], dtype: torch.dtype, roof: Roof, options: argparse.Namespace
+) -> dict[str, Any]:
     arguments = case.draw(1, dtype, sizes)
     outputs = {p.name for p in case.kernel.parameters if p.kind == "out"}
     fresh = {name: value for name, value in arguments.items() if name not in outputs}
@@ -203,8 +211,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--inductor", action="store_true", help="compile the peers with Inductor too (slow to start)")
+    parser.add_argument("--cpu-time", action="store_true", help="one thread, its processor time")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the tables to this file too")
     options = parser.parse_args()
+    if options.cpu_time:
+        options.threads = 1
     torch.set_num_threads(options.threads)
     sys.path.insert(0, str(ROOT / "examples/kernels"))
     import gallery

@@ -4,8 +4,10 @@
 . "$(dirname "$0")/common.sh"
 
 say "Building the wheel"
+build release # what the wheel is made of: built by then, it is only installed
 rm -rf dist
-"$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist \
+  --config-settings=build-dir=build/release --config-settings=cmake.define.TILEWRIGHT_BUILD_TESTS=ON .
 wheel=$(echo dist/tilewright-*.whl)
 case $wheel in
 *-cp311-cp311-linux_x86_64.whl) ;;
@@ -28,6 +30,14 @@ rm -rf "$fresh"
 site() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 site "$python" >"$(site "$fresh/bin/python")/borrowed.pth"
 "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$wheel"
+
+say "What pip says to another Python"
+if message=$("$python" -m pip install --disable-pip-version-check --dry-run --no-deps --target "$fresh/other" \
+  --python-version 3.12 --only-binary=:all: "$wheel" 2>&1); then
+  echo "pip takes the wheel for Python 3.12" >&2 && exit 1
+fi
+[ "$(wc -l <<<"$message")" = 1 ] || { echo "more than one line: $message" >&2 && exit 1; }
+echo "$message"
 
 say "Testing it"
 if unshare -m true 2>/dev/null; then

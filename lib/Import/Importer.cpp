@@ -195,8 +195,8 @@ private:
         Tensor value = tensorValue(m.value.id, "the value of mutation of input " + std::to_string(m.input));
         const Tensor target{input.dtype, input.buffer, input.sizes, input.strides, 0};
         Builder builder(state, node, "");
-        const std::string shapes = "output with shape " + text(target.sizes) + " doesn't match the result's shape " +
-                                   text(value.sizes);
+        const std::string shapes =
+            "output with shape " + text(target.sizes) + " doesn't match the result's shape " + text(value.sizes);
         if (value.sizes.size() != target.sizes.size())
           throw Invalid(shapes);
         for (size_t d = 0; d < target.sizes.size(); ++d)

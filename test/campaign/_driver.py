@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 
 def run(case: Callable[[random.Random, argparse.Namespace], None]) -> None:
-    """Runs `case(rng, arguments)` for seeds 0, 1, ...; a case that raises is a failure. Exits with 1 if there was any."""
+    """Runs `case(rng, arguments)` for seeds 0, 1, ...; a case that raises is a failure. Exits with 1 if there was any.
+    `arguments.seed` is the seed, for campaigns that go through a list."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--state", type=pathlib.Path, help="JSON file with the next seed and the failures so far")
@@ -21,6 +22,7 @@ def run(case: Callable[[random.Random, argparse.Namespace], None]) -> None:
     arguments = parser.parse_args()
 
     if arguments.case is not None:
+        arguments.seed = arguments.case
         case(random.Random(arguments.case), arguments)
         print(f"case {arguments.case} passed")
         return
@@ -33,6 +35,7 @@ def run(case: Callable[[random.Random, argparse.Namespace], None]) -> None:
     while time.monotonic() < deadline:
         seed = state["next"]
         state["next"] += 1
+        arguments.seed = seed
         try:
             case(random.Random(seed), arguments)
             passed += 1

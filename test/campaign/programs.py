@@ -56,15 +56,16 @@ class Worker:
         self.level = level
         self.process: subprocess.Popen[bytes] | None = None
 
-    def run(self, program: Program, arguments: list[Any]) -> list[Any]:
-        """The arguments after the run. Raises RuntimeError with what the process says, or how it died."""
+    def run(self, program: Program, arguments: list[Any], verify: bool = False) -> list[Any]:
+        """The arguments after the run; with `verify` the program is run after every pass instead, and the arguments stay as they are. Raises
+        RuntimeError with what the process says, or how it died."""
         if self.process is None:
             self.connection, theirs = multiprocessing.Pipe()
             environment = {**os.environ, "TILEWRIGHT_CPU": self.level, "TILEWRIGHT_CACHE": "off"}
             command = [sys.executable, __file__, "--serve", str(theirs.fileno())]
             self.process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()])
             theirs.close()
-        self.connection.send_bytes(pickle.dumps((program, arguments)))
+        self.connection.send_bytes(pickle.dumps((program, arguments, verify)))
         try:
             if not self.connection.poll(LONGEST_RUN):
                 self.process.kill()
@@ -84,18 +85,23 @@ class Worker:
 def serve(handle: int) -> None:
     """The worker's side."""
     from tilewright import _C
+    from tilewright.language import verification
 
     connection = multiprocessing.connection.Connection(handle)
     while True:
         try:
-            program, arguments = pickle.loads(connection.recv_bytes())
+            program, arguments, verify = pickle.loads(connection.recv_bytes())
         except EOFError:
             return
         problem = None
         try:
-            n = len(arguments)
-            graph = _C.compile_graph(json.dumps(program), n, list(range(n)), [], [], "cpu")
-            graph(list(arguments))
+            if verify:
+                difference = verification.verify(program, arguments).difference
+                problem = difference and f"after {difference.stage}: {difference}"
+            else:
+                n = len(arguments)
+                graph = _C.compile_graph(json.dumps(program), n, list(range(n)), [], [], "cpu")
+                graph(list(arguments))
         except _C.CompileFailure as failure:
             report = json.loads(str(failure))
             problem = f"does not compile: {report.get('message', report)}"
@@ -755,6 +761,11 @@ def compiled(case: Case, level: str) -> list[torch.Tensor]:
     return outputs(case.program, arguments)
 
 
+def verified(case: Case, level: str) -> None:
+    """The program after every pass of the compiler."""
+    worker(level).run(case.program, case.arguments(), verify=True)
+
+
 Side = Callable[[Case, str], "list[torch.Tensor] | None"]
 SIDES: tuple[Side, ...] = (other_tiles, whole, compiled)
 
@@ -941,8 +952,13 @@ def examine(made: Case, sides: Sequence[Side], level: str) -> None:
         )
 
 
+#: Running a program after every pass takes as long as the rest of a case several times over.
+VERIFY_EVERY = 10
+
+
 def case(rng: random.Random, arguments: Any) -> None:
-    examine(generate(rng), SIDES, rng.choice(levels()))
+    every_pass = (verified,) if arguments.seed % VERIFY_EVERY == 0 else ()
+    examine(generate(rng), (*SIDES, *every_pass), rng.choice(levels()))
 
 
 def listing(program: Program) -> str:

@@ -55,7 +55,7 @@ def test_ir_shows_every_stage_and_every_pass():
     assert "tile.grid" in scale.ir("tile")
     assert "vector<" in scale.ir("tile-to-vector") and "tile.load" not in scale.ir("tile-to-vector")
     assert "for j" in running_maximum.ir("structure")
-    with pytest.raises(ValueError, match="no stage 'nest'.*tile-to-vector"):
+    with pytest.raises(ValueError, match=r"no stage 'nest'.*tile-to-vector"):
         scale.ir("nest")
 
 

@@ -69,20 +69,20 @@ struct Statement {
   std::vector<uint32_t> args;
 
   // What else an op takes; see docs/kernel-programs.md.
-  Number value;               // const
-  SizeExpr size;              // size
-  uint32_t param = 0;         // scalar, load, store, atomic_add
-  uint32_t axis = 0;          // iota, concat, scan, sort
-  std::string kind;           // reduce, scan
-  std::vector<uint32_t> axes; // reduce
-  std::vector<Index> index;   // load, store, atomic_add, view
-  std::optional<Number> fill; // load
-  bool clip = false;          // store
-  bool descending = false;    // sort
-  std::vector<uint32_t> ids;  // sort
-  uint32_t symbol = 0;        // bind
+  Number value;                      // const
+  SizeExpr size;                     // size
+  uint32_t param = 0;                // scalar, load, store, atomic_add
+  uint32_t axis = 0;                 // iota, concat, scan, sort
+  std::string kind;                  // reduce, scan
+  std::vector<uint32_t> axes;        // reduce
+  std::vector<Index> index;          // load, store, atomic_add, view
+  std::optional<Number> fill;        // load
+  bool clip = false;                 // store
+  bool descending = false;           // sort
+  std::vector<uint32_t> ids;         // sort
+  uint32_t symbol = 0;               // bind
   SizeExpr min, max = INT64_MAX - 1; // bind
-  std::string message;        // assert
+  std::string message;               // assert
 
   // Statements with bodies.
   std::vector<Axis> walked; // parallel: any number; for: one
@@ -101,7 +101,7 @@ struct Parameter {
   DType dtype = DType::F32;
   std::vector<SizeExpr> sizes;
   Layout layout = Contiguous;
-  bool fresh = false; // Out: allocated by the call and returned, not passed
+  bool fresh = false;             // Out: allocated by the call and returned, not passed
   std::optional<uint32_t> symbol; // Scalar
   Location loc;
 };

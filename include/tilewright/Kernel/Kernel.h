@@ -50,7 +50,6 @@ Tile binary(std::string_view op, const Tile &x, const Tile &y);
 Tile binary(std::string_view op, const Tile &x, double y); // y takes x's dtype
 Tile binary(std::string_view op, double x, const Tile &y);
 
-
 /// A value: a tile of static rank and symbolic shape, or a number (rank 0). Operators work element by element between
 /// equal shapes; a number meets a tile of any shape, and a tile of size 1 in a dimension is repeated along it.
 /// std::invalid_argument says which shapes or dtypes do not agree.

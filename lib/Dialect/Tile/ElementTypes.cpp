@@ -27,8 +27,8 @@ Type elementType(MLIRContext *context, DType type) {
 }
 
 std::optional<DType> dtypeOf(Type type) {
-  for (DType t : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::Bool, DType::I8, DType::I16, DType::I32,
-                  DType::I64})
+  for (DType t :
+       {DType::F32, DType::F64, DType::BF16, DType::F16, DType::Bool, DType::I8, DType::I16, DType::I32, DType::I64})
     if (elementType(type.getContext(), t) == type)
       return t;
   return std::nullopt;

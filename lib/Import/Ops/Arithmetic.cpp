@@ -109,8 +109,7 @@ Results fmod(Builder &b) {
   const DType common = resultType({self, other});
   if (common == DType::Bool)
     throw Unsupported("fmod of bool tensors");
-  return {
-      b.pointwise(common, {self, other}, [&](X x) { return x[0].binary(ScalarOp::FMod, b.divisor(x[1])); })};
+  return {b.pointwise(common, {self, other}, [&](X x) { return x[0].binary(ScalarOp::FMod, b.divisor(x[1])); })};
 }
 
 //===----------------------------------------------------------------------===//

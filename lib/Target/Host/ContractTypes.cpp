@@ -41,7 +41,8 @@ Value VectorTypes::add(Emitter &e, Value x, Value y) const {
 Value loadAs(Emitter &e, DType from, DType to, unsigned lanes, Value address) {
   auto shaped = [&](Type element) -> Type { return lanes == 1 ? element : VectorType::get(lanes, element); };
   if (from == to)
-    return e.load(shaped(from == DType::BF16 || from == DType::F16 ? e.i16 : elementType(e.b.getContext(), from)), address);
+    return e.load(shaped(from == DType::BF16 || from == DType::F16 ? e.i16 : elementType(e.b.getContext(), from)),
+                  address);
   auto bits = [&](int32_t value) -> Value {
     Type type = shaped(e.i32);
     if (lanes == 1)

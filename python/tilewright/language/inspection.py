@@ -1,3 +1,4 @@
+# mypy: disable-error-code="valid-type, type-arg, attr-defined, index"
 """Looking at kernels: `kernel.explain`, `kernel.ir`, `kernel.asm`, and the command `tilewright kernel show`."""
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Code:
     @property
     def vector_bytes(self) -> int:
         """Width of the widest vector register in use; 0: scalar code."""
-        return next((size for size, register in ((64, "zmm"), (32, "ymm"), (16, "xmm")) if f"%{register}" in self.asm), 0)
+        return next(
+            (size for size, register in ((64, "zmm"), (32, "ymm"), (16, "xmm")) if f"%{register}" in self.asm), 0
+        )
 
     @property
     def instructions(self) -> int:
@@ -81,7 +84,12 @@ def make(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Making:
     for step in report["steps"]:
         symbol = f"tw_{step['kernel']}"
         codes.append(
-            Code(step["kernel"], files[f"{symbol}.tile.mlir"], _passes(files[f"{symbol}.passes.mlir"]), files[f"{symbol}.s"])
+            Code(
+                step["kernel"],
+                files[f"{symbol}.tile.mlir"],
+                _passes(files[f"{symbol}.passes.mlir"]),
+                files[f"{symbol}.s"],
+            )
         )
     return Making(compiled, report, texts, tuple(codes))
 
@@ -93,7 +101,11 @@ def ir(kernel: LaunchableKernel, stage: str, *args: Any, **kwargs: Any) -> str:
         return making.texts[stage]
     parts: list[str] = []
     for code in making.codes:
-        text = {"tile": code.tile, "asm": code.asm, "passes": "\n".join(f"// ---- after {n}\n{t}" for n, t in code.passes.items())}
+        text = {
+            "tile": code.tile,
+            "asm": code.asm,
+            "passes": "\n".join(f"// ---- after {n}\n{t}" for n, t in code.passes.items()),
+        }
         found = text.get(stage, code.passes.get(stage))
         if found is None:
             raise ValueError(f"no stage {stage!r}: there are {', '.join((*STAGES, *code.passes))}")
@@ -169,7 +181,9 @@ class Explanation:
             lines += [f"  {line}" for line in self.making.texts["fusion"].splitlines() or ["nothing to join"]]
         lines.append("launches:")
         for step, code in zip(report["steps"], self.making.codes, strict=True):
-            lines.append(f"  {step['kernel']}{' (packs a weight)' if step['pack'] else ''}: bytes {step['bytes']}, operations {step['flops']}")
+            lines.append(
+                f"  {step['kernel']}{' (packs a weight)' if step['pack'] else ''}: bytes {step['bytes']}, operations {step['flops']}"
+            )
             vector = f"vectors of {code.vector_bytes} bytes" if code.vector_bytes else "scalar code"
             lines.append(
                 f"    {vector}, {code.instructions} instructions, {code.spills} vector spills"

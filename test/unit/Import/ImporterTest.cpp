@@ -168,8 +168,8 @@ TEST(Importer, WhatIsWrittenHasTheSizeOfItsTarget) {
     EXPECT_EQ(error.kind, "invalid") << error.what();
     EXPECT_EQ(error.op, "aten.exp.default");
     EXPECT_EQ(error.source, "model.py:7");
-    EXPECT_THAT(error.what(), HasSubstr(std::string("output with shape ") + sizes +
-                                        " doesn't match the result's shape [4, 3]"));
+    EXPECT_THAT(error.what(),
+                HasSubstr(std::string("output with shape ") + sizes + " doesn't match the result's shape [4, 3]"));
   }
   EXPECT_EQ(import(graph(tensor("f32", "[4, 3]", "[1, 4]").c_str())).nests.size(), 2u);
 }

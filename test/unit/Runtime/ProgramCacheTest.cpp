@@ -344,17 +344,17 @@ TEST(CompilerLoader, OpensTheLibraryAtTheFirstCompile) {
   TemporaryDirectory folder;
   std::string version(compilerVersion());
   EXPECT_GT(version.size(), 10u);
-  fs::path good = compilerLibrary(folder, 1, version);
+  fs::path good = compilerLibrary(folder, 2, version);
   EXPECT_EQ(openError(good), "none");
 
   EXPECT_THAT(openError("/nowhere/lib.so"), HasSubstr("cannot open the compiler: /nowhere/lib.so"));
-  EXPECT_THAT(openError(compilerLibrary(folder, 7, version)), HasSubstr("has ABI 7, this runtime needs 1"));
-  EXPECT_THAT(openError(compilerLibrary(folder, 1, "0.0-old")), HasSubstr("is version 0.0-old, this runtime"));
+  EXPECT_THAT(openError(compilerLibrary(folder, 7, version)), HasSubstr("has ABI 7, this runtime needs 2"));
+  EXPECT_THAT(openError(compilerLibrary(folder, 2, "0.0-old")), HasSubstr("is version 0.0-old, this runtime"));
 }
 
 TEST(CompilerLoader, ErrorsKeepTheirParts) {
   TemporaryDirectory folder;
-  fs::path library = compilerLibrary(folder, 1, std::string(compilerVersion()));
+  fs::path library = compilerLibrary(folder, 2, std::string(compilerVersion()));
   pid_t child = fork();
   if (child == 0) {
     setSwitch("TILEWRIGHT_COMPILER", library.string());

@@ -8,7 +8,8 @@
 
 namespace tilewright::tile {
 
-/// Of an element in a tile. bool is i1; integers have no sign of their own, the operations do. Null for complex numbers.
+/// Of an element in a tile. bool is i1; integers have no sign of their own, the operations do. Null for complex
+/// numbers.
 mlir::Type elementType(mlir::MLIRContext *context, DType type);
 /// The inverse; integers are taken to be signed.
 std::optional<DType> dtypeOf(mlir::Type type);
