@@ -3,7 +3,8 @@
     python bench/autoload.py [--processes 20]
 
 Prints the median of the differences between neighbours, which a drift of the machine's speed hits alike, and the
-difference of the medians. Also checks that neither the compiler nor torch._dynamo was loaded.
+difference of the medians; and, for busy machines, what the entry point takes where torch is there already. Also checks
+that neither the compiler nor torch._dynamo was loaded.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ assert "torch._dynamo" not in sys.modules
 maps = open("/proc/self/maps").read()
 assert "libtilewright_compiler" not in maps
 print(took, time.process_time(), int("libtilewright_ops" in maps))
+"""
+LOAD = """
+import time
+import torch, importlib.metadata
+elapsed, cpu = time.perf_counter(), time.process_time()
+next(e for e in importlib.metadata.entry_points(group="torch.backends") if e.name == "tilewright").load()()
+print(time.perf_counter() - elapsed, time.process_time() - cpu)
+assert torch.npu.is_available()
 """
 
 
@@ -49,6 +58,14 @@ def main() -> None:
     for i in range(count):
         for mode in ("with", "without") if i % 2 else ("without", "with"):
             times[mode].append(run(mode))
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    alone = [
+        subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, env=environment, check=True)
+        for _ in range(count)
+    ]
+    for kind, what in enumerate(("elapsed", "CPU")):
+        own = sorted(float(done.stdout.split()[kind]) * 1e3 for done in alone)
+        print(f"{what:8} of the entry point alone: median {statistics.median(own):6.1f} ms, least {own[0]:6.1f} ms")
     for kind, what in enumerate(("elapsed", "CPU")):
         a, b = ([t[kind] * 1e3 for t in times[mode]] for mode in ("with", "without"))
         pairs = statistics.median(x - y for x, y in zip(a, b, strict=True))

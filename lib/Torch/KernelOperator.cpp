@@ -153,8 +153,9 @@ void registerKernelOperator(const std::string &name, const std::string &overload
   c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(full.c_str(), overload.c_str());
   std::string local = overload.empty() ? name : name + "." + overload;
   for (c10::DispatchKey key : {c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1})
-    library->impl(local.c_str(), torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(
-                                                          std::make_unique<OperatorKernel>(launcher, op.schema()))));
+    if (launcher)
+      library->impl(local.c_str(), torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(
+                                                            std::make_unique<OperatorKernel>(launcher, op.schema()))));
   library->impl(local.c_str(),
                 torch::dispatch(c10::DispatchKey::Autograd,
                                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<AutogradKernel>(
@@ -174,7 +175,8 @@ void bindKernels(nb::module_ &m) {
       .def("prepare", &KernelLauncher::prepare, nb::arg("device"), nb::arg("described"))
       .def("clear", &KernelLauncher::clear)
       .def_prop_ro("count", &KernelLauncher::count);
-  m.def("register_kernel_operator", &registerKernelOperator, nb::arg("name"), nb::arg("overload"), nb::arg("launcher"));
+  m.def("register_kernel_operator", &registerKernelOperator, nb::arg("name"), nb::arg("overload"),
+        nb::arg("launcher").none());
 }
 
 } // namespace tilewright::npu

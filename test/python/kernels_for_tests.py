@@ -5,7 +5,7 @@ import torch
 import tilewright as tw
 
 M, N, K, D = tw.symbols("M N K D")
-T = tw.dtypes("T")
+T, U = tw.dtypes("T U")
 STEP = 1.0
 
 
@@ -102,6 +102,14 @@ def decayed(
         else:
             Y[i, :] = tw.zeros([N], T)
         State[i] = state
+
+
+@tw.kernel
+def first_columns(X: tw.In[T, M, N], Y: tw.Out[U, M, K]):
+    """Converts as many columns as the output has: nothing but the output says how many, and to which dtype."""
+    tw.static_assert(K <= N, "more columns than there are")
+    for i in tw.parallel(M):
+        Y[i, :] = (X[i, 0:K] * 2.0).to(U)
 
 
 @tw.kernel

@@ -10,6 +10,7 @@ from kernels_for_tests import (
     accumulate,
     add,
     decayed,
+    first_columns,
     moments,
     ones,
     running_maximum,
@@ -233,6 +234,59 @@ def test_structured_kernels_of_different_layouts_share_nothing_they_must_not():
     x, y = torch.rand(6, 8), torch.rand(8, 6)
     result, _ = steps(lambda x, y: running_maximum(x * 1.0) + running_maximum(y.t()), x, y)
     torch.testing.assert_close(result, running_maximum(x) + running_maximum(y.t()))
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_sizes_and_dtypes_that_only_outputs_have(device):
+    assert str(first_columns.op.functional._schema) == (
+        "tilewright_kernels::first_columns.functional(Tensor X, *, SymInt size_K, ScalarType dtype_U) -> Tensor"
+    )
+
+    def f(x, k):
+        y = x.new_empty((x.shape[0], k), dtype=torch.float64)
+        first_columns(x + 1, y)
+        return y * 2
+
+    x = torch.randn(6, 9).to(device)
+    expected = (x.cpu()[:, :4] + 1).double() * 4
+    torch.testing.assert_close(f(x, 4).cpu(), expected)
+    for backend in ("aot_eager", "tilewright"):
+        torch._dynamo.reset()
+        compiled = torch.compile(f, backend=backend, fullgraph=True)
+        for k in (4, 7, 0):
+            torch.testing.assert_close(compiled(x, k).cpu(), f(x, k).cpu())
+    made = first_columns.op.functional(x, size_K=4, dtype_U=torch.float64)
+    torch.testing.assert_close(made.cpu(), (x.cpu()[:, :4] * 2).double())
+    results = opcheck(
+        first_columns.op.functional, (x,), {"size_K": 4, "dtype_U": torch.float64}, test_utils=TESTS[device]
+    )
+    assert set(results.values()) == {"SUCCESS"}
+    w = torch.randn(6, 9).to(device).requires_grad_()
+    y = torch.empty(6, 2, device=device)
+    first_columns(w, y)
+    y.sum().backward()
+    assert torch.equal(w.grad.cpu(), torch.cat([torch.full((6, 2), 2.0), torch.zeros(6, 7)], 1))
+    with pytest.raises(Exception, match="Y is not given, and no argument says what its size"):
+        torch._dynamo.reset()
+        torch.compile(lambda x: first_columns(x), backend="eager", fullgraph=True)(x)
+
+
+def test_forms_with_operators_that_have_no_native_code_stay_whole():
+    @tw.kernel
+    def spread(X: tw.In[tw.f32, N], I: tw.In[tw.i64, N], Y: tw.InOut[tw.f32, M]):
+        for i in tw.parallel(N):
+            tw.atomic_add(Y[I[i]], X[i])
+
+    x, i, y = torch.ones(5), torch.tensor([0, 1, 1, 2, 2]), torch.zeros(4)
+    expected = y.index_add(0, i, 2 * x)
+
+    def f(x, i, y):
+        spread(x * 2, i, y)
+        return y + 1
+
+    result, found = steps(f, x, i, y)
+    assert torch.equal(y, expected) and torch.equal(result, expected + 1)
+    assert not any("island" in step for step in found)
 
 
 def test_sizes_that_do_not_agree_are_refused_inside_of_graphs():

@@ -89,6 +89,7 @@ private:
 /// tilewright._C.KernelLauncher and the registration of kernels as operators.
 void bindKernels(nanobind::module_ &m);
 /// CPU, PrivateUse1 and Autograd of `tilewright_kernels::NAME` (overload "" or another), whose schema is registered.
+/// Without a launcher only Autograd.
 void registerKernelOperator(const std::string &name, const std::string &overload,
                             const std::shared_ptr<KernelLauncher> &launcher);
 

@@ -34,8 +34,9 @@ Tensor scalarMemory(Builder &b, const Scalar &value, DType type) {
   return out;
 }
 
-/// program: docs/kernel-programs.md. tensors and scalars: its parameters in order, without outputs. Gives the outputs,
-/// then what InOut parameters have become.
+/// program: docs/kernel-programs.md. tensors and scalars: its parameters in order, without outputs. free: sizes of
+/// outputs that these do not say, in the order of the program's symbols. Gives the outputs, then what InOut parameters
+/// have become.
 Results handWritten(Builder &b) {
   kernel::Program program = kernel::Program::parse(b.text("program"));
   std::vector<Tensor> given = b.tensors("tensors");
@@ -68,9 +69,13 @@ Results handWritten(Builder &b) {
         if (!symbols[s] && p.sizes[d] == SizeExpr::symbol(s))
           symbols[s] = t.sizes[d];
   }
+  const Sizes free = b.sizes("free");
+  size_t nextFree = 0;
   for (size_t s = 0; s < symbols.size(); ++s) {
-    if (!symbols[s])
+    if (!symbols[s] && nextFree == free.size())
       throw Unsupported("no argument says what the size " + program.symbols[s] + " is");
+    if (!symbols[s])
+      symbols[s] = free[nextFree++];
     nest.externalInts.push_back(*symbols[s]);
   }
   const std::vector<SizeExpr> values = nest.externalInts;
@@ -120,6 +125,8 @@ Results handWritten(Builder &b) {
 
 } // namespace
 
-void addHandWritten(Registry &r) { r.add({"tilewright.kernel.default"}, "program, tensors, scalars", handWritten); }
+void addHandWritten(Registry &r) {
+  r.add({"tilewright.kernel.default"}, "program, tensors, scalars, free=[]", handWritten);
+}
 
 } // namespace tilewright::importer

@@ -15,7 +15,7 @@ import torch
 from torch._functorch.autograd_function import custom_function_call_vmap_helper
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import operators, whole
 from .kernel import Kernel
@@ -106,31 +106,61 @@ def results_of(kernel: LaunchableKernel, values: Sequence[Any]) -> list[torch.Te
     program = kernel._program_of(values)
     inputs = [v for p, v in zip(kernel.parameters, values, strict=True) if p.kind not in ("out", "const")]
     written = [p for p in kernel.parameters if p.kind in ("out", "inout")]
-    found = zip(written, whole.evaluate(program, inputs), strict=True)
+    found = zip(written, whole.evaluate(program, inputs, operators.told_of(values).sizes), strict=True)
     return [r for _, r in sorted(found, key=lambda item: item[0].kind == "inout")]
 
 
-def _meta(tensor: torch.Tensor) -> torch.Tensor:
+def _meta(value: Any) -> Any:
     """The same sizes without memory; for symbolic ones what they are now."""
-    sizes = [s if isinstance(s, int) else s.node.hint if s.node.has_hint() else 8 for s in tensor.shape]
-    return torch.empty(sizes, dtype=tensor.dtype, device="meta")
+    if isinstance(value, operators.Free):
+        return operators.Free({n: _now(s) for n, s in value.sizes.items()}, value.dtypes)
+    if not isinstance(value, torch.Tensor):
+        return _now(value) if isinstance(value, torch.SymInt) else value
+    return torch.empty([_now(s) for s in value.shape], dtype=value.dtype, device="meta")
+
+
+def _now(size: Any) -> int:
+    return size if isinstance(size, int) else size.node.hint if size.node.has_hint() else 8
 
 
 def why_not_whole(kernel: LaunchableKernel, values: Sequence[Any]) -> str | None:
-    """Why the specialisation that a call has is not of whole-tensor form, or None if it is. Kept per program."""
+    """Why the specialisation that a call has is not of whole-tensor form, or None if it is."""
+    return _whole_form(kernel, values)[0]
+
+
+def whole_operators(kernel: LaunchableKernel, values: Sequence[Any]) -> frozenset[str]:
+    """PyTorch's operators that the whole-tensor form consists of ("aten::add")."""
+    return _whole_form(kernel, values)[1]
+
+
+def _whole_form(kernel: LaunchableKernel, values: Sequence[Any]) -> tuple[str | None, frozenset[str]]:
+    """Kept for each program."""
     program = kernel._program_of(values)
-    known: dict[int, tuple[Any, str | None]] = kernel.__dict__.setdefault("_whole", {})
+    known: dict[int, tuple[Any, str | None, frozenset[str]]] = kernel.__dict__.setdefault("_whole", {})
     found = known.get(id(program))
     if found is None or found[0] is not program:
-        reason = None
+        reason, names = None, _Names()
         with _disable_current_modes():  # whatever watches the call is not to see this
-            meta = [_meta(v) if isinstance(v, torch.Tensor) else v for v in values]
+            meta = [_meta(v) for v in values]
             try:
-                results_of(kernel, meta)
+                with names:
+                    results_of(kernel, meta)
             except whole.NotWhole as error:
                 reason = str(error)
-        found = known[id(program)] = (program, reason)
-    return found[1]
+        found = known[id(program)] = (program, reason, frozenset(names.seen))
+    return found[1], found[2]
+
+
+class _Names(TorchDispatchMode):
+    """Notes the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(func._schema.name)
+        return func(*args, **(kwargs or {}))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

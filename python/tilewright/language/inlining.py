@@ -42,39 +42,35 @@ def why_whole_tensors_do_not_do(kernel: LaunchableKernel, values: Sequence[Any])
     reason = gradients.why_not_whole(kernel, values)
     if reason is not None:
         return reason
-    return structured(kernel, values)
-
-
-def structured(kernel: LaunchableKernel, values: Sequence[Any]) -> str | None:
-    """Why the compiler does not raise the kernel to loop nests for such arguments; None if it does."""
+    islands = gradients.whole_operators(kernel, values) & _NOT_NATIVE
+    if islands:
+        return f"{min(islands)} has no native code"
     first = next(v for v in values if isinstance(v, torch.Tensor))
-    graph = kernel._launcher.prepare(first.device.type, _described(kernel, values))
+    graph = kernel._launcher.prepare(first.device.type, kernel._described_call(values, contiguous=True))
     return json.loads(graph.report).get("structured") or None
 
 
-def _described(kernel: LaunchableKernel, values: Sequence[Any]) -> list[Any]:
-    """What `_compile_for` takes: contiguous tensors, outputs that the call allocates."""
-    return [
-        value
-        if p.kind == "const"
-        else (kernel._described(p, value)[0], "contiguous")
-        if p.kind in ("in", "inout")
-        else None
-        for p, value in zip(kernel.parameters, values, strict=True)
-    ]
+#: What whole-tensor forms may contain and the compiler knows only inside of kernels.
+_NOT_NATIVE = frozenset(
+    f"aten::{name}" for name in ("index_put", "_index_put_impl_", "cumsum", "cumprod", "cummax", "cummin", "sort")
+)
 
 
 def node_arguments(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
-    """A call of a kernel's functional operator as a node of a graph description: its program, tensors and scalars (as they stand in the FX graph).
-    None for kernels that the compiler raises and that have no whole-tensor form: their own code is better than their control flow's."""
+    """A call of a kernel's functional operator as a node of a graph description: its program, tensors, scalars and the sizes that no tensor says,
+    as they stand in the FX graph. None for another operator."""
     kernel = operators.registered[target._opname]
     if target != operators.operators_of(kernel).functional:
         return None
     nodes = operators.named_arguments(kernel, args, kwargs)
-    values = [n.meta["val"] if isinstance(n, torch.fx.Node) else n for n in nodes]
-    if structured(kernel, values) is None:
-        return None
-    program = kernel.program(kernel._signature(_described(kernel, values))[0])
+    program = kernel.program(kernel._signature(kernel._described_call([_value(n) for n in nodes], contiguous=True))[0])
     tensors = [n for p, n in zip(kernel.parameters, nodes, strict=True) if p.kind in ("in", "inout")]
     scalars = [n for p, n in zip(kernel.parameters, nodes, strict=True) if p.kind == "scalar"]
-    return [json.dumps(program), tensors, scalars]
+    told = operators.told_of(nodes).sizes
+    return [json.dumps(program), tensors, scalars, [told[name] for name in program["symbols"] if name in told]]
+
+
+def _value(node: Any) -> Any:
+    if isinstance(node, operators.Free):
+        return operators.Free({n: _value(s) for n, s in node.sizes.items()}, node.dtypes)
+    return node.meta["val"] if isinstance(node, torch.fx.Node) else node

@@ -572,11 +572,23 @@ class LaunchableKernel(Kernel):
         return DTYPE_NAMES[dtype], layout
 
     def _program_of(self, values: Sequence[Any]) -> dict[str, Any]:
-        described = [
-            value if p.kind == "const" else None if p.kind == "scalar" or value is None else self._described(p, value)
-            for p, value in zip(self.parameters, values, strict=True)
-        ]
-        return self.program(self._signature(described)[0])
+        return self.program(self._signature(self._described_call(values))[0])
+
+    def _described_call(self, values: Sequence[Any], contiguous: bool = False) -> list[Any]:
+        """What `_compile_for` takes, of one value per parameter. `contiguous`: as if all tensors were."""
+        told = operators.told_of(values)
+        described: list[Any] = []
+        for p, value in zip(self.parameters, values, strict=True):
+            if p.kind == "const":
+                described.append(value)
+            elif isinstance(value, torch.Tensor):
+                dtype, layout = self._described(p, value)
+                described.append((dtype, "contiguous" if contiguous else layout))
+            elif p.kind == "out" and told:
+                described.append((DTYPE_NAMES[operators.output_dtype(self, p, values)], "contiguous"))
+            else:
+                described.append(None)
+        return described
 
     def _with_outputs(self, values: Sequence[Any]) -> list[Any]:
         """The arguments of the program: without constants, and with memory for outputs that are left out."""

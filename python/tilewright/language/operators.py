@@ -8,7 +8,7 @@ Overloads, all with arguments named as the kernel's parameters:
 
 `NAME__differentiated` has the same overloads and is autograd's, for nobody else.
 
-Where no input says what size or dtype an output has, there are only overloads that are given their outputs. A constant has the type of its default (bool,
+Where no input says what size or dtype an output has, `functional` takes them as `size_K` and `dtype_T`, and the others are given their outputs. A constant has the type of its default (bool,
 int, float, str); others are given as text: what Python writes for it ("(1, 2)", "None") or "tw.f32".
 
 What runs is registered in C++ (lib/Torch/KernelOperator.cpp); here are the schema, the fake implementation, and the door to gradients.py.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ..dynamo.dtypes import DTYPE_NAMES, DTYPES
+from ..dynamo.dtypes import DTYPES
 from . import size_text
 from .parameters import NO_DEFAULT, Parameter
 from .types import DTYPES as LANGUAGE_DTYPES
@@ -55,6 +55,19 @@ class Operators:
     functional: Any  # writes nothing
     in_place: Any  # is given all that it writes
     out_names: dict[str, str]  # what outputs are called there
+    free: Free  # what `functional` is told of outputs
+
+
+@dataclass(frozen=True)
+class Free:
+    """Sizes and dtypes that outputs have and no input says. Of a kernel: by name, where an output says it: (parameter, dimension), parameter. Of a
+    call: their values; it stands in the place of the first output."""
+
+    sizes: dict[str, Any]
+    dtypes: dict[str, Any]
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.dtypes)
 
 
 def _path(kernel: LaunchableKernel) -> str:
@@ -116,6 +129,25 @@ def uninferable(kernel: LaunchableKernel) -> Parameter | None:
         if not inputs or symbols - known or (isinstance(p.type.dtype, DTypeParameter) and p.type.dtype not in dtypes):
             return p
     return None
+
+
+def free(kernel: LaunchableKernel) -> Free | None:
+    """What no input says of outputs; None where outputs do not say it either, or there is no tensor that says where to compute."""
+    inputs = [p for p in kernel.parameters if p.kind in ("in", "inout")]
+    known = {s.symbol for p in inputs for s in p.type.sizes} | {p.name for p in kernel.parameters if p.kind == "scalar"}
+    dtypes = {p.type.dtype for p in inputs}
+    result = Free({}, {})
+    wanted: set[str] = set()
+    for k, p in enumerate(kernel.parameters):
+        if p.kind != "out":
+            continue
+        wanted |= {symbol for size in p.type.sizes for symbol in size.symbols()} - known
+        for d, size in enumerate(p.type.sizes):
+            if size.symbol is not None and size.symbol not in known:
+                result.sizes.setdefault(size.symbol, (k, d))
+        if isinstance(p.type.dtype, DTypeParameter) and p.type.dtype not in dtypes:
+            result.dtypes.setdefault(p.type.dtype.name, k)
+    return result if inputs and wanted == result.sizes.keys() else None
 
 
 def constant_type(p: Parameter) -> str:
@@ -211,6 +243,10 @@ def _schema(
             named.append("=".join(filter(None, item)))
         else:
             positional.append(item)
+    if not aliased and not written and (unsaid := free(kernel)):
+        named += [f"SymInt size_{name}" for name in unsaid.sizes] + [
+            f"ScalarType dtype_{name}" for name in unsaid.dtypes
+        ]
     last = max((k for k, (_, default) in enumerate(positional) if default is None), default=-1)
     arguments = [
         text if k < last or default is None else f"{text}={default}" for k, (text, default) in enumerate(positional)
@@ -232,7 +268,7 @@ def _register(kernel: LaunchableKernel) -> Operators:
     name = kernel.operator_name
     outs = [p.name for p in kernel.parameters if p.kind == "out"]
     inouts = [p.name for p in kernel.parameters if p.kind == "inout"]
-    inferable = uninferable(kernel) is None
+    inferable, unsaid = uninferable(kernel) is None, free(kernel)
 
     def add(overload: str, written: Sequence[str], returned: Sequence[str], aliased: bool = False) -> None:
         # Inductor takes for granted that one output is called `out`.
@@ -241,7 +277,12 @@ def _register(kernel: LaunchableKernel) -> Operators:
         hidden = f"{name}__differentiated"
         for n in (name, hidden):
             _library.define(_schema(kernel, n, overload, written, returned, aliased), tags=tags)
-        _C.register_kernel_operator(name, overload, kernel._launcher)
+        # Outputs whose sizes only Python knows are allocated there.
+        allocating = not written and not inferable
+        _C.register_kernel_operator(name, overload, None if allocating else kernel._launcher)
+        if allocating:
+            for key in ("CPU", "PrivateUse1"):
+                _library.impl(f"{name}.{overload}", _allocating(kernel), key)
         full = f"{NAMESPACE}::{name}" + (f".{overload}" if overload else "")
         torch.library.register_fake(full, _fake(kernel, written, aliased), lib=_library)
         _library.impl(
@@ -261,20 +302,44 @@ def _register(kernel: LaunchableKernel) -> Operators:
         add("", inouts, outs)
         if inouts:
             add("functional", [], [*outs, *inouts])
-    elif inouts:
-        add("", [*inouts, *outs], [])
+    else:
+        if inouts:
+            add("", [*inouts, *outs], [])
+        if unsaid is not None:
+            add("functional", [], [*outs, *inouts])
     if outs and not inouts:
         add("out", outs, outs, aliased=True)
     packet = super(_Namespace, getattr(torch.ops, NAMESPACE)).__getattr__(name)
-    functional = "functional" if inouts else ""
-    in_place = "out" if outs and not inouts else ""
+    functional = "functional" if inouts or not inferable else "default"
+    in_place = "out" if outs and not inouts else "default"
     return Operators(
         name,
         packet,
-        getattr(packet, functional or "default") if inferable else None,
-        getattr(packet, in_place or "default"),
+        getattr(packet, functional) if unsaid is not None else None,
+        getattr(packet, in_place),
         out_names(kernel),
+        unsaid or Free({}, {}),
     )
+
+
+def _allocating(kernel: LaunchableKernel) -> Callable[..., Any]:
+    """The functional operator of a kernel with free sizes or dtypes."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        values = named_arguments(kernel, args, kwargs)
+        written = []
+        for kind in ("out", "inout"):
+            for k, p in enumerate(kernel.parameters):
+                if p.kind == kind:
+                    made = empty_output(kernel, p, values) if kind == "out" else values[k].clone()
+                    written.append((k, made))
+        for k, made in written:
+            values[k] = made
+        if kernel._launcher.call_bound(values) is NotImplemented:
+            kernel._explain(values, "")
+        return written[0][1] if len(written) == 1 else tuple(made for _, made in written)
+
+    return run
 
 
 def named_arguments(kernel: LaunchableKernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -290,16 +355,29 @@ def named_arguments(kernel: LaunchableKernel, args: Sequence[Any], kwargs: Mappi
             values.append(decode_constant(p, given[p.name]) if p.kind == "const" else given[p.name])
         else:
             values.append(p.default)
+    sizes = {name.removeprefix("size_"): v for name, v in kwargs.items() if name.startswith("size_")}
+    dtypes = {name.removeprefix("dtype_"): v for name, v in kwargs.items() if name.startswith("dtype_")}
+    if unsaid := free(kernel):
+        told = Free(
+            {n: sizes[n] for n in unsaid.sizes if n in sizes}, {n: dtypes[n] for n in unsaid.dtypes if n in dtypes}
+        )
+        if told:
+            values[next(k for k, p in enumerate(kernel.parameters) if p.kind == "out")] = told
     return values
+
+
+def told_of(values: Sequence[Any]) -> Free:
+    """What a call is told of its outputs."""
+    return next((v for v in values if isinstance(v, Free)), Free({}, {}))
 
 
 def known_sizes(kernel: LaunchableKernel, values: Sequence[Any]) -> dict[str, Any]:
     """What the arguments say that symbols are: integers, or torch.SymInt where a trace has them."""
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = dict(told_of(values).sizes)
     for p, value in zip(kernel.parameters, values, strict=True):
         if p.kind == "scalar" and not isinstance(value, float):
             known.setdefault(p.name, value)
-        elif isinstance(p.type, TensorType) and value is not None:
+        elif isinstance(value, torch.Tensor):
             for size, have in zip(p.type.sizes, value.shape, strict=True):
                 if size.symbol is not None:
                     known.setdefault(size.symbol, have)
@@ -312,18 +390,24 @@ def _size(size: Any, known: Mapping[str, Any]) -> Any:
 
 def empty_output(kernel: LaunchableKernel, p: Parameter, values: Sequence[Any]) -> torch.Tensor:
     """Memory for an output that is left out."""
-    dtype = p.type.dtype
     first = next(v for v in values if isinstance(v, torch.Tensor))
-    if isinstance(dtype, DTypeParameter):
-        name = next(
-            DTYPE_NAMES[v.dtype]
-            for q, v in zip(kernel.parameters, values, strict=True)
-            if isinstance(q.type, TensorType) and q.type.dtype == dtype and v is not None
-        )
-    else:
-        name = dtype.name
     known = known_sizes(kernel, values)
-    return first.new_empty([_size(s, known) for s in p.type.sizes], dtype=DTYPES[name])
+    return first.new_empty([_size(s, known) for s in p.type.sizes], dtype=output_dtype(kernel, p, values))
+
+
+def output_dtype(kernel: LaunchableKernel, p: Parameter, values: Sequence[Any]) -> torch.dtype:
+    """The dtype of an output that is left out."""
+    dtype = p.type.dtype
+    if isinstance(dtype, DTypeParameter):
+        told = told_of(values).dtypes
+        if dtype.name in told:
+            return told[dtype.name]
+        return next(
+            v.dtype
+            for q, v in zip(kernel.parameters, values, strict=True)
+            if isinstance(q.type, TensorType) and q.type.dtype == dtype and isinstance(v, torch.Tensor)
+        )
+    return DTYPES[dtype.name]
 
 
 def _fake(kernel: LaunchableKernel, written: Sequence[str], aliased: bool) -> Callable[..., Any]:
@@ -332,7 +416,7 @@ def _fake(kernel: LaunchableKernel, written: Sequence[str], aliased: bool) -> Ca
         dtypes: dict[DTypeParameter, torch.dtype] = {}
         known: dict[str, Any] | None = None
         for p, value in zip(kernel.parameters, values, strict=True):
-            if not isinstance(p.type, TensorType) or value is None:
+            if not isinstance(p.type, TensorType) or not isinstance(value, torch.Tensor):
                 continue
             if value.dim() != len(p.type.sizes):
                 raise RuntimeError(
@@ -348,7 +432,7 @@ def _fake(kernel: LaunchableKernel, written: Sequence[str], aliased: bool) -> Ca
                 raise RuntimeError(f"{kernel.name}: {p.name} has the dtype {wanted}, and the argument {value.dtype}")
         known = known_sizes(kernel, values)
         for p, value in zip(kernel.parameters, values, strict=True):
-            if isinstance(p.type, TensorType) and value is not None:
+            if isinstance(p.type, TensorType) and isinstance(value, torch.Tensor):
                 for d, (size, have) in enumerate(zip(p.type.sizes, value.shape, strict=True)):
                     torch._check(
                         have == _size(size, known),
@@ -406,6 +490,13 @@ def call_functional(
                 given[operators.out_names[p.name]] = values[k]
         operators.in_place(**given)
         return None
+    for k in (*(k for k, _ in operators.free.sizes.values()), *operators.free.dtypes.values()):
+        if values[k] is None:
+            raise ValueError(f"{kernel.name}: {kernel.parameters[k].name} is not given, and no argument says what its size or dtype is")
+    for name, (k, d) in operators.free.sizes.items():
+        given[f"size_{name}"] = values[k].shape[d]
+    for name, k in operators.free.dtypes.items():
+        given[f"dtype_{name}"] = values[k].dtype
     results = operators.functional(**given)
     return distribute(kernel, values, results if isinstance(results, (tuple, list)) else (results,), returns_outputs)
 
@@ -422,6 +513,9 @@ def call_operator(kernel: LaunchableKernel, values: Sequence[Any], keyset: Any =
             kwargs[p.name] = value
         else:
             args.append(value)
+    told = told_of(values)
+    kwargs.update({f"size_{name}": v for name, v in told.sizes.items()})
+    kwargs.update({f"dtype_{name}": v for name, v in told.dtypes.items()})
     return op(*args, **kwargs) if keyset is None else op.redispatch(keyset, *args, **kwargs)
 
 
