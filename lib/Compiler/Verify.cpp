@@ -25,7 +25,7 @@ using interpret::Comparison;
 using interpret::Contents;
 using interpret::Difference;
 using interpret::Freedom;
-using interpret::Sample;
+using interpret::Samples;
 
 namespace {
 
@@ -314,33 +314,35 @@ private:
     });
   }
 
-  /// Runs of a stage that make use of what `freedom` allows.
-  Sample sampler(const Step &step, const Stage &stage, const Contents &from, const Freedom &freedom) {
+  /// Runs of a stage, which gave `plain`, that make use of what `freedom` allows.
+  Samples samplesOf(const Step &step, const Stage &stage, const Contents &from, const Freedom &freedom,
+                    const Contents &plain) {
     if (!freedom.functions && !freedom.sums && !freedom.rounding)
       return {};
-    return [&, freedom](uint64_t seed) -> std::optional<Contents> {
-      Freedom mine = freedom;
-      mine.seed = seed;
-      Result result = runStage(step, stage, from, mine, kMostOperations);
-      if (result.status)
-        return std::nullopt;
-      return result.contents;
-    };
+    return {&plain, [&, freedom](uint64_t seed) -> std::optional<Contents> {
+              Freedom mine = freedom;
+              mine.seed = seed;
+              Result result = runStage(step, stage, from, mine, kMostOperations);
+              if (result.status)
+                return std::nullopt;
+              return result.contents;
+            }};
   }
 
-  Sample programSampler() {
-    return [&](uint64_t seed) -> std::optional<Contents> {
-      Freedom freedom = anyFreedom();
-      Contents state = before.front();
-      for (const Step &step : steps) {
-        freedom.seed = seed;
-        Result result = runStage(step, step.stages.front(), state, freedom, kMostOperations);
-        if (result.status)
-          return std::nullopt;
-        state = std::move(result.contents);
-      }
-      return state;
-    };
+  /// Runs of all steps as emitted.
+  Samples samplesOfProgram() {
+    return {&emitted.back().contents, [&](uint64_t seed) -> std::optional<Contents> {
+              Freedom freedom = anyFreedom();
+              freedom.seed = seed;
+              Contents state = before.front();
+              for (const Step &step : steps) {
+                Result result = runStage(step, step.stages.front(), state, freedom, kMostOperations);
+                if (result.status)
+                  return std::nullopt;
+                state = std::move(result.contents);
+              }
+              return state;
+            }};
   }
 
   //===--- Stages ----------------------------------------------------------===//
@@ -398,7 +400,7 @@ private:
 
   /// True if two runs of a step agree; else the report says how they do not.
   bool agree(const Step &step, const Result &x, const Result &y, const char *stage, const char *previous,
-             const Sample &sample) {
+             const Samples &samples) {
     auto told = [](const Result &r) { return std::tuple(r.error.errorCode, r.error.errorIndex, r.error.errorBound); };
     auto text = [](const Result &r) {
       return r.error.errorCode ? "error " + std::to_string(r.error.errorCode - 1) + " of index " +
@@ -412,7 +414,7 @@ private:
     }
     Comparison comparison;
     if (!x.status) // else the kernel ended somewhere, and what it had written by then is its own affair
-      comparison = interpret::compare(x.contents, y.contents, step.types, sample);
+      comparison = interpret::compare(x.contents, y.contents, step.types, samples);
     note(&step, stage, comparison.difference ? "differs" : comparison.sameBits ? "bits" : "tolerance", y.operations);
     if (comparison.difference)
       differ(&step, stage, previous, describe(*comparison.difference));
@@ -430,7 +432,7 @@ private:
       std::memcpy(expected[i].data(), request.arguments[spec.index].expected, expected[i].size());
       types[i] = program.inputs[spec.index].dtype;
     }
-    Comparison comparison = interpret::compare(expected, result, types, programSampler());
+    Comparison comparison = interpret::compare(expected, result, types, samplesOfProgram());
     const Step *only = steps.size() == 1 ? &steps.front() : nullptr;
     note(only, stage, comparison.difference ? "differs" : comparison.sameBits ? "bits" : "tolerance", operations);
     if (comparison.difference)
@@ -482,7 +484,7 @@ private:
         return fails(step, stage.name, previous.name, fault);
       }
       if (!agree(step, last, result, stage.name.c_str(), previous.name.c_str(),
-                 sampler(step, previous, before[i], freedomOf(stage.name))))
+                 samplesOf(step, previous, before[i], freedomOf(stage.name), last.contents)))
         return false;
       last = std::move(result);
     }

@@ -50,26 +50,30 @@ double lastPlaces(DType type, double magnitude) {
   }
 }
 
+bool same(DType type, uint64_t x, uint64_t y) {
+  return x == y || (isFloat(type) && std::isnan(floatOf(type, x)) && std::isnan(floatOf(type, y)));
+}
+
 /// One element whose bits differ.
 struct Suspect {
   size_t buffer, element;
   DType type;
-  uint64_t before, after;
-  double spread = 0;         // floats: how far samples were from `before`
-  int64_t low = 0, high = 0; // others: between which values samples were
-  bool seen = false;         // floats that are not finite: a sample was what `after` is
+  uint64_t before, after, plain;
+  double spread = 0;                          // floats: how far samples were from the plain run
+  int64_t low = 0, high = 0;                  // others: between which values samples and the plain run were
+  bool seenBefore = false, seenAfter = false; // among samples and the plain run
 
-  void look(const Contents &sample) {
-    uint64_t bits = bitsAt(sample[buffer], element, sizeOf(type));
+  void look(uint64_t bits) {
+    seenBefore |= same(type, bits, before);
+    seenAfter |= same(type, bits, after);
     if (!isFloat(type)) {
       low = std::min(low, integerOf(type, bits));
       high = std::max(high, integerOf(type, bits));
       return;
     }
-    double value = floatOf(type, bits), base = floatOf(type, before), other = floatOf(type, after);
-    seen |= value == other || (std::isnan(value) && std::isnan(other));
-    if (std::isfinite(value) && std::isfinite(base))
-      spread = std::max(spread, std::fabs(value - base));
+    double value = floatOf(type, bits), center = floatOf(type, plain);
+    if (std::isfinite(value) && std::isfinite(center))
+      spread = std::max(spread, std::fabs(value - center));
   }
 
   double allowed() const {
@@ -78,11 +82,12 @@ struct Suspect {
   }
 
   bool isRight() const {
+    auto between = [&](uint64_t bits) { return low <= integerOf(type, bits) && integerOf(type, bits) <= high; };
     if (!isFloat(type))
-      return low <= integerOf(type, after) && integerOf(type, after) <= high;
+      return between(before) && between(after);
     double x = floatOf(type, before), y = floatOf(type, after);
     if (!std::isfinite(x) || !std::isfinite(y))
-      return seen;
+      return seenBefore && seenAfter;
     return std::fabs(x - y) <= allowed();
   }
 
@@ -95,14 +100,10 @@ struct Suspect {
   }
 };
 
-bool same(DType type, uint64_t x, uint64_t y) {
-  return x == y || (isFloat(type) && std::isnan(floatOf(type, x)) && std::isnan(floatOf(type, y)));
-}
-
 } // namespace
 
 Comparison compare(const Contents &before, const Contents &after, const std::map<size_t, DType> &types,
-                   const Sample &sample) {
+                   const Samples &samples) {
   std::vector<Suspect> suspects;
   for (auto [buffer, type] : types) {
     const size_t size = sizeOf(type), count = before[buffer].size() / size;
@@ -112,22 +113,24 @@ Comparison compare(const Contents &before, const Contents &after, const std::map
       uint64_t x = bitsAt(before[buffer], i, size), y = bitsAt(after[buffer], i, size);
       if (same(type, x, y))
         continue;
-      Suspect suspect{buffer, i, type, x, y};
+      uint64_t plain = samples.other ? bitsAt((*samples.plain)[buffer], i, size) : x;
+      Suspect suspect{buffer, i, type, x, y, plain};
       if (!isFloat(type))
-        suspect.low = suspect.high = integerOf(type, x);
+        suspect.low = suspect.high = integerOf(type, plain);
+      suspect.look(plain);
       suspects.push_back(suspect);
     }
   }
   Comparison result;
   result.sameBits = suspects.empty();
   uint64_t seed = 0;
-  for (unsigned samples : {2, 4, 18}) {
-    if (suspects.empty() || !sample)
+  for (unsigned count : {2, 4, 18}) {
+    if (suspects.empty() || !samples.other)
       break;
-    for (unsigned i = 0; i < samples; ++i)
-      if (std::optional<Contents> other = sample(++seed))
+    for (unsigned i = 0; i < count; ++i)
+      if (std::optional<Contents> other = samples.other(++seed))
         for (Suspect &suspect : suspects)
-          suspect.look(*other);
+          suspect.look(bitsAt((*other)[suspect.buffer], suspect.element, sizeOf(suspect.type)));
     std::erase_if(suspects, [](const Suspect &suspect) { return suspect.isRight(); });
   }
   if (!suspects.empty()) {
@@ -137,7 +140,7 @@ Comparison compare(const Contents &before, const Contents &after, const std::map
                                    suspects.size(),
                                    first.text(first.before),
                                    first.text(first.after),
-                                   sample && isFloat(first.type) ? first.allowed() : 0};
+                                   samples.other && isFloat(first.type) ? first.allowed() : 0};
   }
   return result;
 }

@@ -1,5 +1,6 @@
 //===- MemoryOps.cpp - loads, stores and addresses of the LLVM dialect -----===//
 
+#include "Combiner.h"
 #include "Elementwise.h"
 
 #include "tilewright/Dialect/Tile/IR/TileDialect.h"
@@ -58,6 +59,18 @@ void store(Frame &frame, Operation *op) {
     frame.memory.store(address + i * bytes, bytes, lanes[i]);
 }
 
+void atomicAdd(Frame &frame, Operation *op) {
+  auto atomic = cast<LLVM::AtomicRMWOp>(op);
+  if (atomic.getBinOp() != LLVM::AtomicBinOp::add && atomic.getBinOp() != LLVM::AtomicBinOp::fadd)
+    throw Unknown("the interpreter knows atomic additions only");
+  Type type = atomic.getVal().getType();
+  const size_t bytes = elementOf(type).bytes();
+  const uint64_t address = frame.scalar(atomic.getPtr()), before = frame.memory.load(address, bytes);
+  Combiner add(frame, isa<FloatType>(type) ? "arith.addf" : "arith.addi", type);
+  frame.memory.store(address, bytes, add(before, frame.scalar(atomic.getVal())));
+  frame.set(atomic.getRes(), before);
+}
+
 /// Lanes that are on; `addressOf(i)` says where lane i is.
 template <typename Fn> void loadMasked(Frame &frame, Operation *op, Value mask, ValueRange passThrough, Fn addressOf) {
   Type type = op->getResult(0).getType();
@@ -89,6 +102,7 @@ void addMemory(Table &table) {
     size_t bytes = elementOf(alloca.getElemType()).bytes() * laneCount(alloca.getElemType());
     frame.set(alloca.getResult(), frame.allocate(frame.integer(alloca.getArraySize()) * bytes));
   };
+  table["llvm.atomicrmw"] = atomicAdd;
   table["llvm.intr.prefetch"] = [](Frame &, Operation *) {};
   table["llvm.intr.masked.load"] = [](Frame &frame, Operation *op) {
     auto load = cast<LLVM::MaskedLoadOp>(op);

@@ -1,6 +1,7 @@
 //===- Tiles.cpp - loads, stores and reductions of tiles -------------------===//
 
 #include "Tiles.h"
+#include "Combiner.h"
 
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -93,6 +94,35 @@ template <typename Op, typename Where> void storeTile(Frame &frame, Op op, Where
   });
 }
 
+/// What is in memory and what comes to it, added.
+class Addition {
+public:
+  Addition(Frame &frame, Value buffer)
+      : frame(frame), element(elementOfBuffer(buffer)), base(frame.scalar(buffer)),
+        add(frame, element.isFloat() ? "arith.addf" : "arith.addi",
+            cast<tile::BufferType>(buffer.getType()).getElementType()) {}
+  void operator()(int64_t position, uint64_t value) {
+    uint64_t address = base + position * element.bytes();
+    frame.memory.store(address, element.bytes(), add(loadElement(frame, element, address), value));
+  }
+
+private:
+  Frame &frame;
+  Element element;
+  uint64_t base;
+  Combiner add;
+};
+
+void scatterAdding(Frame &frame, tile::ScatterOp op) {
+  Addition add(frame, op.getBuffer());
+  auto where = byIndices(frame, op);
+  Lanes lanes = frame.get(op.getValue());
+  eachElement(frame, op.getValue().getType(), op.getValid(), [&](size_t lane, ArrayRef<int64_t> index, bool valid) {
+    if (valid)
+      add(where(lane, index), lanes[lane]);
+  });
+}
+
 void checkIndex(Frame &frame, Operation *op) {
   auto check = cast<tile::CheckIndexOp>(op);
   const unsigned bits = elementOf(check.getType()).bits;
@@ -141,38 +171,6 @@ const char *combination(tile::ReduceKind kind, bool isFloat) {
   llvm_unreachable("a kind without a case");
 }
 
-/// Two elements combined, as the table has it: what sums and maxima mean stands there alone.
-class Combiner {
-public:
-  Combiner(Frame &frame, StringRef name, Type type) : frame(frame) {
-    OpBuilder b(type.getContext());
-    OperationState state(b.getUnknownLoc(), name);
-    block.addArguments({type, type}, {b.getUnknownLoc(), b.getUnknownLoc()});
-    state.addOperands(block.getArguments());
-    state.addTypes(type);
-    op = b.create(state);
-    block.push_back(op);
-  }
-  ~Combiner() {
-    for (Value argument : block.getArguments())
-      frame.forget(argument);
-    frame.forget(op->getResult(0));
-  }
-  Combiner(const Combiner &) = delete;
-
-  uint64_t operator()(uint64_t x, uint64_t y) {
-    frame.set(block.getArgument(0), x);
-    frame.set(block.getArgument(1), y);
-    frame.machine.handlerOf(op)(frame, op);
-    return frame.scalar(op->getResult(0));
-  }
-
-private:
-  Frame &frame;
-  Block block;
-  Operation *op;
-};
-
 /// A balanced tree: element i with element i + n/2, the count rounded up to a power of two with identities.
 void reduce(Frame &frame, Operation *op) {
   auto reduction = cast<tile::ReduceOp>(op);
@@ -209,6 +207,9 @@ void addTiles(Table &table) {
   };
   table["tile.store"] = [](Frame &frame, Operation *op) {
     auto store = cast<tile::StoreOp>(op);
+    const size_t bytes = elementOfBuffer(store.getBuffer()).bytes();
+    if (store.getStreaming() && (frame.scalar(store.getBuffer()) + frame.integer(store.getOffset()) * bytes) % 64)
+      throw Fault("writes past the caches at an address that is no multiple of 64");
     storeTile(frame, store, byStrides(frame, store));
   };
   table["tile.gather"] = [](Frame &frame, Operation *op) {
@@ -217,7 +218,14 @@ void addTiles(Table &table) {
   };
   table["tile.scatter"] = [](Frame &frame, Operation *op) {
     auto scatter = cast<tile::ScatterOp>(op);
-    storeTile(frame, scatter, byIndices(frame, scatter));
+    if (scatter.getAtomic())
+      scatterAdding(frame, scatter);
+    else
+      storeTile(frame, scatter, byIndices(frame, scatter));
+  };
+  table["tile.atomic_add"] = [](Frame &frame, Operation *op) {
+    auto add = cast<tile::AtomicAddOp>(op);
+    Addition(frame, add.getBuffer())(frame.integer(add.getOffset()), frame.scalar(add.getValue()));
   };
   table["tile.check_index"] = checkIndex;
   table["tile.reduce"] = reduce;

@@ -5,8 +5,6 @@
 
 #include "tilewright/Dialect/Tile/IR/TileDialect.h"
 
-#include "mlir/IR/Block.h"
-
 namespace tilewright::interpret {
 
 /// A static integer or an index value.

@@ -34,15 +34,23 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         # The kernel language: its names stay out of this module's globals, where `range` and `max` are Python's.
-        language = None if name.startswith("_") else import_module("tilewright.language")
-        if name == "language":
-            return language
-        if language is None or name not in language.__all__:
-            raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-        return getattr(language, name)
+        if name == "language" or not (name.startswith("_") or _is_unloaded_submodule(name)):
+            language = import_module("tilewright.language")
+            if name == "language":
+                return language
+            if name in language.__all__:
+                return getattr(language, name)
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value
+
+
+def _is_unloaded_submodule(name: str) -> bool:
+    """`from tilewright import npu` asks for an attribute first, also inside `import torch`, where the language costs 100 ms."""
+    from importlib.util import find_spec
+
+    return "tilewright.language" not in sys.modules and find_spec(f"tilewright.{name}") is not None
 
 
 def __dir__() -> list[str]:

@@ -77,12 +77,13 @@ def test_without_autoload_import_tilewright_registers(site, imports):
     site.run(f"import torch\n{ABSENT}", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
-def test_neither_dynamo_nor_the_compiler_is_loaded(site):
+def test_neither_dynamo_nor_the_compiler_nor_the_language_is_loaded(site):
     site.ours()
     code = """
     import sys, torch
     assert torch.npu.is_available()
     assert "torch._dynamo" not in sys.modules and "sympy" not in sys.modules
+    assert not [m for m in sys.modules if m.startswith("tilewright.language")]
     maps = open("/proc/self/maps").read()
     assert "libtilewright_runtime" in maps and "libtilewright_compiler" not in maps and "libMLIR" not in maps
     """

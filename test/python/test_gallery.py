@@ -73,3 +73,26 @@ def test_right_on_cpu_level(level):
         text=True,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def tile_code(name):
+    case = CASES[name]
+    return case.kernel.ir("tile", **case.draw(1, case.dtypes[0], case.bench[0]))
+
+
+def test_sums_of_columns_read_along_rows():
+    for name in ("rms_norm_backward_weights", "layer_norm_backward_weights"):
+        text = tile_code(name)
+        assert "tile.load" in text and "strides [%" not in text, text
+
+
+def test_what_is_updated_in_place_is_not_streamed():
+    assert "tile.misalignment" in tile_code("add")
+    assert "tile.misalignment" not in tile_code("adamw")
+
+
+def test_transposes_gather_short_strips():
+    text = tile_code("transpose")
+    assert "strides [%" in text and "arith.constant 32 : index" in text and "arith.constant 4096 : index" not in text, (
+        text
+    )

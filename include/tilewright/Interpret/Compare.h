@@ -27,14 +27,17 @@ struct Comparison {
   std::optional<Difference> difference;
 };
 
-/// Another right run: one that makes use of the freedom that a pass has, differently for every seed. Nothing where that
-/// run ended with an error of data.
-using Sample = std::function<std::optional<Contents>(uint64_t seed)>;
+/// A run and others like it that make use of the freedom that a pass has, differently for every seed: nothing where
+/// such a run ended with an error of data. Empty where nothing is free.
+struct Samples {
+  const Contents *plain = nullptr; // the run without freedom
+  std::function<std::optional<Contents>(uint64_t seed)> other;
+};
 
-/// Compares the buffers that `types` names. Without `sample` bits must be equal. With it a float may be 8 times as far
-/// from `before` as samples are, and some units in the last place; anything else must lie between samples. Samples are
-/// made only where bits differ, and more of them before a difference is told.
+/// Compares the buffers that `types` names. Without samples bits must be equal. With them floats may be 8 times as far
+/// apart as samples are from their plain run, and some units in the last place; anything else must lie between samples.
+/// Samples are made only where bits differ, and more of them before a difference is told.
 Comparison compare(const Contents &before, const Contents &after, const std::map<size_t, DType> &types,
-                   const Sample &sample);
+                   const Samples &samples);
 
 } // namespace tilewright::interpret

@@ -492,7 +492,9 @@ def call_functional(
         return None
     for k in (*(k for k, _ in operators.free.sizes.values()), *operators.free.dtypes.values()):
         if values[k] is None:
-            raise ValueError(f"{kernel.name}: {kernel.parameters[k].name} is not given, and no argument says what its size or dtype is")
+            raise ValueError(
+                f"{kernel.name}: {kernel.parameters[k].name} is not given, and no argument says what its size or dtype is"
+            )
     for name, (k, d) in operators.free.sizes.items():
         given[f"size_{name}"] = values[k].shape[d]
     for name, k in operators.free.dtypes.items():

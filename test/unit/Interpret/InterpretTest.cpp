@@ -329,6 +329,31 @@ tile.kernel @f(%x: !tile.buffer<i32>, %idx: !tile.buffer<i64>, %y: !tile.buffer<
   }
 }
 
+TEST(InterpretStages, AtomicAdditions) {
+  const char *text = R"(
+tile.kernel @f(%x: !tile.buffer<f32>, %idx: !tile.buffer<i64>, %y: !tile.buffer<f32>, %total: !tile.buffer<f32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  tile.grid () in () {
+    %i = tile.load %idx[%c0] strides [1] valid [%n] : !tile.buffer<i64> -> tensor<8xi64>
+    %v = tile.load %x[%c0] strides [1] valid [%n] : !tile.buffer<f32> -> tensor<8xf32>
+    tile.scatter %v, %y[%c0] indices %i stride 1 valid [%n] {atomic} : tensor<8xf32>, tensor<8xi64>, !tile.buffer<f32>
+    %s = tile.reduce <add> %v valid [%n] : tensor<8xf32>
+    tile.atomic_add %s, %total[%c0] : f32, !tile.buffer<f32>
+  }
+})";
+  std::vector<float> x = {1, 2, 4, 8, 16, 99, 99, 99};
+  std::vector<int64_t> idx = {2, 0, 2, 2, 1, 99, 99, 99};
+  for (const char *level : kLevels) {
+    Stages stages(text, level);
+    for (const Stage &stage : stages.all) {
+      std::vector<float> y = {100, 200, 300}, total = {1000};
+      runStage(*stage.module, {{extentOf(x), extentOf(idx), extentOf(y), extentOf(total)}, {5}}, stages.options());
+      EXPECT_THAT(y, testing::ElementsAre(102, 216, 313)) << stage.name << " on " << level;
+      EXPECT_EQ(total[0], 1031) << stage.name << " on " << level;
+    }
+  }
+}
+
 TEST(InterpretStages, TilesOfRankTwo) {
   const char *text = R"(
 tile.kernel @f(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %ld: index, %m: index, %n: index) {
