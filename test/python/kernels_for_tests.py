@@ -16,7 +16,7 @@ def add(A: tw.In[tw.f32, N], B: tw.In[tw.f32, N], C: tw.Out[tw.f32, N]):
 
 
 @tw.kernel
-def softmax(X: tw.In[T, M, N], Y: tw.Out[T, M, N], scale: float = 1.0):
+def scaled_softmax(X: tw.In[T, M, N], Y: tw.Out[T, M, N], scale: float = 1.0):
     for i in tw.parallel(M):
         x = X[i, :] * scale
         e = tw.exp(x - tw.max(x, axis=1, keepdims=True))

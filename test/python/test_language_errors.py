@@ -53,6 +53,253 @@ def test_catalogue_has_enough_kinds():
     assert len(messages) >= 100
 
 
+# -- tiles that the compiler chooses ------------------------------------------------------------------------------------
+
+ANY_TILE = "the result depends on how long the tiles of i are, which the compiler chooses: "
+OWN_TILE = ANY_TILE + "it runs along i, of which there is only this grid point's tile"
+A_PLACE = ANY_TILE + "a place inside of the tile counts"
+
+
+@refused(OWN_TILE, "tw.sum(X[i])", "tw.range loop")
+def sum_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.sum(X[i])
+
+    return k
+
+
+@refused(OWN_TILE, "tw.sum(X[i, :], axis=0)")
+def sum_along_the_wrong_dimension():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = X[i, :] / tw.sum(X[i, :], axis=0)
+
+    return k
+
+
+@refused(OWN_TILE, "tw.max(X[i])")
+def maximum_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] - tw.max(X[i])
+
+    return k
+
+
+@refused(OWN_TILE, "X[i] @ X[i]")
+def product_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] @ X[i]
+
+    return k
+
+
+@refused(OWN_TILE, "tw.cumsum(X[i])")
+def scan_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.cumsum(X[i])
+
+    return k
+
+
+@refused(OWN_TILE, "tw.sort(X[i])")
+def sort_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.sort(X[i])[0]
+
+    return k
+
+
+@refused(OWN_TILE, "tw.argmax(X[i])")
+def argmax_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[i64, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.argmax(X[i])
+
+    return k
+
+
+@refused(OWN_TILE, "tw.sum(X[i, k])")
+def carried_sum_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M, K], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            total = 0.0
+            for k in tw.range(K):
+                total = total + tw.sum(X[i, k])
+            Y[i] = total
+
+    return k
+
+
+@refused(OWN_TILE, "tw.sum(X[i])")
+def atomic_sum_of_another_function():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.InOut[f32, 1]):
+        for i in tw.parallel(M):
+            tw.atomic_add(Y, 0, tw.exp(tw.sum(X[i])))
+
+    return k
+
+
+@refused(OWN_TILE, "tw.sum(X[i])")
+def atomic_sum_and_a_number():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.InOut[f32, 1]):
+        for i in tw.parallel(M):
+            tw.atomic_add(Y, 0, tw.sum(X[i]) + 1.0)
+
+    return k
+
+
+@refused(ANY_TILE + "it adds once for every grid point", "tw.atomic_add(Y, 0, 1.0)")
+def atomic_count_of_grid_points():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.InOut[f32, 1]):
+        for i in tw.parallel(M):  # noqa: B007
+            tw.atomic_add(Y, 0, 1.0)
+
+    return k
+
+
+@refused(A_PLACE, "X[i.start]", "tw.indices(i)")
+def element_where_the_tile_starts():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i.start]
+
+    return k
+
+
+@refused(ANY_TILE + "i.size or i.stop is part of it", "X[i] * i.size")
+def length_of_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] * i.size
+
+    return k
+
+
+@refused(A_PLACE, "tw.iota(i).to(f32)", "tw.indices(i)")
+def place_in_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] + tw.iota(i).to(f32)
+
+    return k
+
+
+@refused(A_PLACE, "tw.iota(i) < 3")
+def mask_in_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.where(tw.iota(i) < 3, X[i], 0.0)
+
+    return k
+
+
+@refused(A_PLACE, "tw.flip(X[i])")
+def flip_of_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.flip(X[i])
+
+    return k
+
+
+@refused(A_PLACE, "X[i, :] - X[i, :][0, :]")
+def row_of_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = X[i, :] - X[i, :][0, :]
+
+    return k
+
+
+@refused(ANY_TILE + "tiles are put together along i", "tw.concat((X[i], X[i]))")
+def tiles_put_together_along_the_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.InOut[f32, 2 * M]):
+        for i in tw.parallel(M):
+            tw.atomic_add(Y, tw.iota(2 * i.size) + 2 * i.start, tw.concat((X[i], X[i])))
+
+    return k
+
+
+# -- outputs that are written in part ----------------------------------------------------------------------------------
+
+
+@refused("the output Y is written in part: dimension 1 of Y is written from 1 on", "Y[i, 1:] = X[i, 1:]", "InOut")
+def first_column_is_not_written():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, 1:] = X[i, 1:]
+
+    return k
+
+
+@refused(
+    "the output Y is written in part: dimension 0 of Y has the size 3 and is written up to 2", "Y[0] = X[0]", "InOut"
+)
+def third_element_is_not_written():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 3]):
+        Y[0] = X[0]
+        Y[1] = X[0]
+
+    return k
+
+
+@refused("the output Y is written in part: in dimension 0 of Y one of 2 elements is", "Y[2 * i] = X[i]", "InOut")
+def every_second_element_is_written():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 2 * M]):
+        for i in tw.parallel(M):
+            Y[2 * i] = X[i]
+
+    return k
+
+
+@refused(
+    "the output Y is written in part: dimension 0 of Y is written from 1 on", "tw.store(Y, i + 1, X[i], clip=True)"
+)
+def clipped_store_away_from_the_start():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            tw.store(Y, i + 1, X[i], clip=True)
+
+    return k
+
+
+@refused("dimension 0 of Y has the size M + 1 and is written up to M", "Y[i] = X[i]", "InOut")
+def one_element_is_not_written():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M + 1]):
+        for i in tw.parallel(M):
+            Y[i] = X[i]
+
+    return k
+
+
 # -- ranges and writes -------------------------------------------------------------------------------------------------
 
 

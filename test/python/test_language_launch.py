@@ -12,7 +12,7 @@ import kernels_for_tests as kernels
 import numpy
 import pytest
 import torch
-from kernels_for_tests import accumulate, add, moments, ones, power, running_maximum, shifted, softmax, step
+from kernels_for_tests import accumulate, add, moments, ones, power, running_maximum, scaled_softmax, shifted, step
 
 import tilewright as tw
 from tilewright import switches
@@ -23,7 +23,7 @@ N = tw.symbols("N")
 
 @pytest.fixture(autouse=True)
 def no_specialisations():
-    for kernel in (accumulate, add, moments, ones, power, running_maximum, shifted, softmax, step):
+    for kernel in (accumulate, add, moments, ones, power, running_maximum, scaled_softmax, shifted, step):
         kernel.clear()
 
 
@@ -60,30 +60,30 @@ def test_several_outputs_are_a_tuple_and_some_may_be_given():
 
 def test_npu_tensors_give_npu_results():
     x = torch.arange(12.0).reshape(3, 4)
-    y = softmax(x.to("npu"))
+    y = scaled_softmax(x.to("npu"))
     assert y.device.type == "npu"
     torch.testing.assert_close(y.cpu(), torch.softmax(x, 1))
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (70, 129)])
 def test_sizes_make_no_specialisation(shape):
-    softmax(torch.randn(2, 3))
-    before = softmax.compile_count
+    scaled_softmax(torch.randn(2, 3))
+    before = scaled_softmax.compile_count
     x = torch.randn(shape)
-    torch.testing.assert_close(softmax(x), torch.softmax(x, 1))
-    assert softmax.compile_count == before
-    assert softmax.specialisations == 1
+    torch.testing.assert_close(scaled_softmax(x), torch.softmax(x, 1))
+    assert scaled_softmax.compile_count == before
+    assert scaled_softmax.specialisations == 1
 
 
 def test_dtypes_layouts_and_constants_make_specialisations():
     x = torch.randn(6, 8)
     for argument in (x, x.double(), x.bfloat16(), x.half(), x[:, :4], x.t(), x.to("npu")):
-        result = softmax(argument)
+        result = scaled_softmax(argument)
         assert result.dtype == argument.dtype
         torch.testing.assert_close(result.cpu(), torch.softmax(argument.cpu(), 1), atol=1e-2, rtol=1e-2)
-    assert softmax.specialisations == 7
-    softmax(x.clone(), scale=3.0)  # a run-time number
-    assert softmax.specialisations == 7
+    assert scaled_softmax.specialisations == 7
+    scaled_softmax(x.clone(), scale=3.0)  # a run-time number
+    assert scaled_softmax.specialisations == 7
     v = torch.randn(4)
     for times in (1, 2, 1, 2):
         assert torch.equal(power(v, times=times), v * times)
@@ -153,10 +153,10 @@ def test_scalars_take_the_dtype_of_their_tensor():
 def test_strided_views_are_read_and_written_where_they_lie():
     x = torch.randn(4, 6)
     expected = torch.softmax(x[:, :3], 1)
-    softmax(x[:, :3], x[:, 3:])  # columns of one tensor: their memory interleaves and does not meet
+    scaled_softmax(x[:, :3], x[:, 3:])  # columns of one tensor: their memory interleaves and does not meet
     torch.testing.assert_close(x[:, 3:], expected)
     y = torch.empty(3, 4).t()
-    softmax(x[:, :3], y)
+    scaled_softmax(x[:, :3], y)
     torch.testing.assert_close(y, torch.softmax(x[:, :3], 1))
 
 
@@ -169,9 +169,9 @@ def test_in_place_writes_count_as_writes():
 
 
 def test_meta_tensors_and_fake_tensors_give_shapes():
-    assert softmax(torch.empty(3, 4, device="meta")).shape == (3, 4)
+    assert scaled_softmax(torch.empty(3, 4, device="meta")).shape == (3, 4)
     with torch._subclasses.FakeTensorMode():
-        assert softmax(torch.empty(5, 2)).shape == (5, 2)
+        assert scaled_softmax(torch.empty(5, 2)).shape == (5, 2)
 
 
 def test_inference_mode():
@@ -201,22 +201,22 @@ def test_arrays_are_used_where_they_lie_also_those_that_must_not_be_written():
 def test_strided_arrays_and_mixtures_with_tensors():
     x = numpy.random.default_rng(0).standard_normal((4, 6)).astype("f4")
     expected = torch.softmax(torch.from_numpy(x[:, ::2].copy()), 1)
-    result = softmax(x[:, ::2])
+    result = scaled_softmax(x[:, ::2])
     assert isinstance(result, numpy.ndarray)
     torch.testing.assert_close(torch.from_numpy(result), expected)
     out = torch.empty(4, 3)
-    softmax(x[:, ::2], out)
+    scaled_softmax(x[:, ::2], out)
     torch.testing.assert_close(out, expected)
     assert isinstance(add(x[0].copy(), torch.ones(6)), torch.Tensor)
-    refused(lambda: softmax(x[::-1]), r"negative stride")
-    refused(lambda: softmax(x.astype(">f4")), r"byte order")
-    refused(lambda: softmax(x.astype("U4")), r"the dtype <U4")
+    refused(lambda: scaled_softmax(x[::-1]), r"negative stride")
+    refused(lambda: scaled_softmax(x.astype(">f4")), r"byte order")
+    refused(lambda: scaled_softmax(x.astype("U4")), r"the dtype <U4")
 
 
 def test_bfloat16_arrays():
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     x = numpy.array([[1.0, 2.0]], dtype=bfloat16)
-    result = softmax(x)
+    result = scaled_softmax(x)
     assert result.dtype == bfloat16
     torch.testing.assert_close(
         torch.tensor(result.astype("f4")), torch.softmax(torch.tensor([[1.0, 2.0]]), 1), atol=1e-2, rtol=0
@@ -245,18 +245,18 @@ def test_arguments_that_do_not_fit_are_refused_at_the_parameter():
     refused(lambda: add(a, torch.randn(8, dtype=torch.complex64)), r"B has the dtype c64")
     refused(lambda: add(a, b.to_sparse()), r"B is not dense")
     refused(
-        lambda: softmax(torch.randn(2, 2), 1.0),
+        lambda: scaled_softmax(torch.randn(2, 2), 1.0),
         r"Y is a tensor, and a float is given",
         r"the arguments behind Y by name",
     )
-    refused(lambda: softmax(torch.randn(2, 2), scale="2"), r"scale is a number, and a str is given")
+    refused(lambda: scaled_softmax(torch.randn(2, 2), scale="2"), r"scale is a number, and a str is given")
     refused(
-        lambda: softmax(torch.randn(2, 2), scale=torch.ones(())),
+        lambda: scaled_softmax(torch.randn(2, 2), scale=torch.ones(())),
         r"scale is a number, and a tensor is given",
         r"scale.item\(\)",
     )
     refused(
-        lambda: softmax(torch.randn(2, 2), torch.empty(2, 2, dtype=torch.float64)),
+        lambda: scaled_softmax(torch.randn(2, 2), torch.empty(2, 2, dtype=torch.float64)),
         r"share the dtype T, and are f32 and f64",
     )
     refused(lambda: accumulate(a, b, twice=True, shift=[1]), r"constant shift is a list, which is not hashable")
@@ -297,21 +297,21 @@ def test_outputs_that_share_memory_are_refused():
 
 
 def test_compiling_ahead_of_time_spares_the_first_call():
-    made = softmax.compile(X=torch.float64)
+    made = scaled_softmax.compile(X=torch.float64)
     assert made.fresh == ("Y",) and made.device == "cpu"
-    count = softmax.compile_count
-    softmax(torch.randn(3, 4, dtype=torch.float64))
-    assert softmax.compile_count == count
-    assert softmax.compile(tw.f64).graph is made.graph
-    softmax.compile((tw.f32, "inner"), tw.f32, device="npu")
-    count = softmax.compile_count
-    softmax(torch.randn(3, 4).to("npu")[:, :2], torch.empty(3, 2).to("npu"))
-    assert softmax.compile_count == count
+    count = scaled_softmax.compile_count
+    scaled_softmax(torch.randn(3, 4, dtype=torch.float64))
+    assert scaled_softmax.compile_count == count
+    assert scaled_softmax.compile(tw.f64).graph is made.graph
+    scaled_softmax.compile((tw.f32, "inner"), tw.f32, device="npu")
+    count = scaled_softmax.compile_count
+    scaled_softmax(torch.randn(3, 4).to("npu")[:, :2], torch.empty(3, 2).to("npu"))
+    assert scaled_softmax.compile_count == count
     power.compile(times=4)
     count = power.compile_count
     power(torch.ones(2), times=4)
     assert power.compile_count == count
-    refused(lambda: softmax.compile(), r"the dtype T of X is not given")
+    refused(lambda: scaled_softmax.compile(), r"the dtype T of X is not given")
     with pytest.raises(ValueError, match="device 'cuda'"):
         power.compile(device="cuda")
 
@@ -351,14 +351,14 @@ def test_launches_on_streams():
     x = torch.arange(6.0).reshape(2, 3)
     on_device = x.to("npu")
     torch.npu.synchronize()
-    first = softmax.on(stream)(on_device)
+    first = scaled_softmax.on(stream)(on_device)
     with torch.npu.stream(stream):
-        second = softmax(on_device)
+        second = scaled_softmax(on_device)
     stream.synchronize()
     for y in (first, second):
         torch.testing.assert_close(y.cpu(), torch.softmax(x, 1))
-    with pytest.raises(TypeError, match=r"softmax.on takes a stream"):
-        softmax.on(3)
+    with pytest.raises(TypeError, match=r"scaled_softmax.on takes a stream"):
+        scaled_softmax.on(3)
 
 
 def test_a_launch_waits_for_its_stream_and_not_for_others():
@@ -378,10 +378,10 @@ def test_a_launch_waits_for_its_stream_and_not_for_others():
 
 def test_profiles_name_the_kernel():
     x = torch.randn(2, 3)
-    softmax(x)
+    scaled_softmax(x)
     with torch.profiler.profile() as profile:
-        softmax(x)
-    assert "softmax" in [event.name for event in profile.events()]
+        scaled_softmax(x)
+    assert "scaled_softmax" in [event.name for event in profile.events()]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -389,9 +389,9 @@ def test_profiles_name_the_kernel():
 
 
 def test_copies_are_the_kernel_itself():
-    assert copy.copy(softmax) is softmax
-    assert copy.deepcopy({"k": softmax})["k"] is softmax
-    assert pickle.loads(pickle.dumps(softmax)) is softmax
+    assert copy.copy(scaled_softmax) is scaled_softmax
+    assert copy.deepcopy({"k": scaled_softmax})["k"] is scaled_softmax
+    assert pickle.loads(pickle.dumps(scaled_softmax)) is scaled_softmax
     with pytest.raises(pickle.PicklingError, match=r"gathering.<locals>.take cannot be pickled"):
         pickle.dumps(gathering())
 
@@ -407,7 +407,7 @@ def test_other_processes_call_kernels(how):
         return
     context = multiprocessing.get_context(how)
     queue = context.Queue()
-    process = context.Process(target=kernels.sum_in_child, args=(softmax, queue))
+    process = context.Process(target=kernels.sum_in_child, args=(scaled_softmax, queue))
     process.start()
     assert queue.get(timeout=300) == pytest.approx(2.0)
     process.join()
@@ -417,9 +417,9 @@ def fork_from_a_fresh_process():
     """Forks after a call: the child goes on with what the parent had compiled. (A process of its own, without pytest's threads.)"""
     import os
 
-    softmax(torch.ones(4, 3))
+    scaled_softmax(torch.ones(4, 3))
     read, write = os.pipe()
     if os.fork() == 0:
-        os.write(write, str(softmax(torch.ones(2, 3)).sum().item()).encode())
+        os.write(write, str(scaled_softmax(torch.ones(2, 3)).sum().item()).encode())
         os._exit(0)
     assert float(os.read(read, 100)) == pytest.approx(2.0)

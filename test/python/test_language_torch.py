@@ -16,7 +16,7 @@ from kernels_for_tests import (
     running_maximum,
     scaled,
     scaled_backward,
-    softmax,
+    scaled_softmax,
 )
 from torch.library import opcheck
 
@@ -49,10 +49,13 @@ def steps(function, *args):
 
 
 def test_the_schema_is_the_signature():
-    assert str(softmax.op.default._schema) == "tilewright_kernels::softmax(Tensor X, float scale=1.) -> Tensor"
     assert (
-        str(softmax.op.out._schema)
-        == "tilewright_kernels::softmax.out(Tensor X, float scale, *, Tensor(w0!) out) -> Tensor(w0!)"
+        str(scaled_softmax.op.default._schema)
+        == "tilewright_kernels::scaled_softmax(Tensor X, float scale=1.) -> Tensor"
+    )
+    assert (
+        str(scaled_softmax.op.out._schema)
+        == "tilewright_kernels::scaled_softmax.out(Tensor X, float scale, *, Tensor(w0!) out) -> Tensor(w0!)"
     )
     assert str(moments.op.default._schema) == "tilewright_kernels::moments(Tensor X) -> (Tensor, Tensor)"
     assert str(accumulate.op.default._schema) == (
@@ -100,10 +103,10 @@ def test_opcheck(device):
 
     x = torch.arange(12.0).reshape(3, 4).to(device)
     a, b = torch.arange(4.0).to(device), torch.ones(4).to(device)
-    check(softmax.op.default, x)
-    check(softmax.op.default, x.clone().requires_grad_(), 2.0)
-    check(softmax.op.default, x.t(), scale=0.5)
-    check(softmax.op.out, x, 1.0, out=torch.empty_like(x))
+    check(scaled_softmax.op.default, x)
+    check(scaled_softmax.op.default, x.clone().requires_grad_(), 2.0)
+    check(scaled_softmax.op.default, x.t(), scale=0.5)
+    check(scaled_softmax.op.out, x, 1.0, out=torch.empty_like(x))
     check(moments.op.default, x)
     check(moments.op.out, x, Mean=x.new_empty(3), Square=x.new_empty(3))
     check(accumulate.op.default, a, b)
@@ -114,10 +117,10 @@ def test_opcheck(device):
 def test_autograd_registration_on_npu_sees_through_the_operator():
     """What opcheck's test of that name asks, which PyTorch does not run for other devices than its own."""
     x = torch.randn(3, 4).to("npu").requires_grad_()
-    y = softmax.op.default(x)
+    y = scaled_softmax.op.default(x)
     assert y.requires_grad and y.grad_fn is not None
     with torch.no_grad():
-        assert not softmax.op.default(x).requires_grad
+        assert not scaled_softmax.op.default(x).requires_grad
 
 
 def test_operators_compute_what_calls_do():
@@ -130,16 +133,16 @@ def test_operators_compute_what_calls_do():
         assert torch.equal(c, accumulate(a, b.clone(), **keywords)) and torch.equal(b3, b1)
     out = torch.empty(3, 4)
     x = torch.randn(3, 4)
-    assert softmax.op.out(x, 1.0, out=out) is out
-    assert torch.equal(out, softmax(x))
+    assert scaled_softmax.op.out(x, 1.0, out=out) is out
+    assert torch.equal(out, scaled_softmax(x))
 
 
 def test_operators_refuse_as_calls_do():
     x = torch.randn(3, 4)
     with pytest.raises(tw.KernelError, match="dimension 0 of B is 3"):
         add(torch.randn(4), torch.randn(3))
-    with pytest.raises(tw.KernelError, match="X of softmax has 2 dimensions"):
-        softmax.op(x[0])
+    with pytest.raises(tw.KernelError, match="X of scaled_softmax has 2 dimensions"):
+        scaled_softmax.op(x[0])
     with pytest.raises((tw.KernelError, ValueError), match="B"):
         add.op(torch.randn(4), torch.randn(3))
     with pytest.raises(tw.KernelError, match="the output C shares memory with A"):
@@ -156,10 +159,10 @@ def test_operators_refuse_as_calls_do():
 
 
 def model(x, a, b):
-    y = softmax(x * 2, scale=0.5)
+    y = scaled_softmax(x * 2, scale=0.5)
     c = accumulate(a, b, shift=(2.0,))
     z = torch.empty_like(x)
-    softmax(x, z)
+    scaled_softmax(x, z)
     return y.relu() + z, c, b * 1
 
 
@@ -181,11 +184,11 @@ def test_operators_that_write_are_compiled():
     def f(x, a, b):
         c = torch.ops.tilewright_kernels.accumulate(a, b)
         out = torch.empty_like(x)
-        y = torch.ops.tilewright_kernels.softmax.out(x, 1.0, out=out)
+        y = torch.ops.tilewright_kernels.scaled_softmax.out(x, 1.0, out=out)
         return c * 2, y + out, b + 1
 
     x, a, b = torch.randn(4, 6), torch.randn(8), torch.randn(8)
-    accumulate.op, softmax.op
+    accumulate.op, scaled_softmax.op
     b1, b2 = b.clone(), b.clone()
     expected = f(x, a, b1)
     result, _ = steps(f, x, a, b2)
@@ -196,10 +199,10 @@ def test_operators_that_write_are_compiled():
 
 def test_producers_and_consumers_fuse_into_the_kernel():
     x, b = torch.randn(64, 33), torch.randn(33)
-    result, found = steps(lambda x, b: torch.relu(softmax(x * 2.0) + b), x, b)
+    result, found = steps(lambda x, b: torch.relu(scaled_softmax(x * 2.0) + b), x, b)
     torch.testing.assert_close(result, torch.relu(torch.softmax(x * 2, 1) + b))
     assert len(found) == 1, found
-    assert "softmax" not in found[0].get("op", "")  # not an island
+    assert "scaled_softmax" not in found[0].get("op", "")  # not an island
 
 
 def test_a_structured_kernel_is_a_step_of_the_graph():
@@ -275,7 +278,7 @@ def test_forms_with_operators_that_have_no_native_code_stay_whole():
     @tw.kernel
     def spread(X: tw.In[tw.f32, N], I: tw.In[tw.i64, N], Y: tw.InOut[tw.f32, M]):
         for i in tw.parallel(N):
-            tw.atomic_add(Y[I[i]], X[i])
+            tw.atomic_add(Y, I[i], X[i])
 
     x, i, y = torch.ones(5), torch.tensor([0, 1, 1, 2, 2]), torch.zeros(4)
     expected = y.index_add(0, i, 2 * x)
@@ -310,7 +313,7 @@ def test_compiled_training_has_the_gradients_of_eager():
     x, w = torch.randn(5, 6, requires_grad=True), torch.randn(6, requires_grad=True)
 
     def loss(x, w):
-        return (softmax(x * w) * torch.arange(6.0)).sum()
+        return (scaled_softmax(x * w) * torch.arange(6.0)).sum()
 
     expected = torch.autograd.grad((torch.softmax(x * w, 1) * torch.arange(6.0)).sum(), (x, w))
     for backend in ("aot_eager", "tilewright"):
@@ -325,14 +328,14 @@ def test_export_and_functional_modules():
         def __init__(self):
             super().__init__()
             self.w = torch.nn.Parameter(torch.randn(6))
-            self.kernel = softmax
+            self.kernel = scaled_softmax
 
         def forward(self, x):
             return self.kernel(x * self.w)
 
     m, x = Module(), torch.randn(4, 6)
     program = torch.export.export(m, (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows")}})
-    assert "tilewright_kernels.softmax" in program.graph_module.code
+    assert "tilewright_kernels.scaled_softmax" in program.graph_module.code
     longer = torch.randn(9, 6)
     torch.testing.assert_close(program.module()(longer), m(longer))
     torch.testing.assert_close(torch.func.functional_call(m, {"w": torch.zeros(6)}, (x,)), torch.full((4, 6), 1 / 6))
@@ -341,8 +344,8 @@ def test_export_and_functional_modules():
 def test_autocast_passes_arguments_as_they_are():
     x = torch.randn(3, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert softmax(x).dtype == torch.float32
-        assert softmax(torch.mm(x, x.t())).dtype == torch.bfloat16
+        assert scaled_softmax(x).dtype == torch.float32
+        assert scaled_softmax(torch.mm(x, x.t())).dtype == torch.bfloat16
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -351,10 +354,10 @@ def test_autocast_passes_arguments_as_they_are():
 
 def test_gradients_are_derived():
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: softmax(x, scale=0.7), (x,))
-    assert torch.autograd.gradgradcheck(lambda x: softmax(x, scale=0.7), (x,))
+    assert torch.autograd.gradcheck(lambda x: scaled_softmax(x, scale=0.7), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: scaled_softmax(x, scale=0.7), (x,))
     y = torch.empty_like(x)
-    softmax(x, y)  # into memory that is given: a copy, which autograd sees
+    scaled_softmax(x, y)  # into memory that is given: a copy, which autograd sees
     y.sum().backward()
     assert x.grad is not None
 
@@ -364,7 +367,7 @@ def test_gradients_on_npu():
     on_cpu, on_npu = x.clone().requires_grad_(), x.to("npu").requires_grad_()
     weight = torch.arange(4.0)
     (torch.softmax(on_cpu, 1) * weight).sum().backward()
-    (softmax(on_npu) * weight.to("npu")).sum().backward()
+    (scaled_softmax(on_npu) * weight.to("npu")).sum().backward()
     torch.testing.assert_close(on_npu.grad.cpu(), on_cpu.grad)
 
 
@@ -389,7 +392,7 @@ def test_a_kernel_without_a_gradient_refuses_with_the_reason():
         running_maximum(x)
     running_maximum(x.detach())
     with pytest.raises(tw.KernelError, match="this operator writes into its arguments"):
-        softmax.op.out(x, 1.0, out=torch.empty(3, 40))
+        scaled_softmax.op.out(x, 1.0, out=torch.empty(3, 40))
 
 
 @pytest.fixture
@@ -448,8 +451,8 @@ def test_a_function_as_gradient(without_gradients):
         torch.autograd.grad(scaled(x, w).sum(), x)
     with pytest.raises(tw.KernelError, match=r"what of .*means none of its parameters"):
         scaled.backward(lambda what: what)
-    with pytest.raises(tw.KernelError, match=r"X of softmax|Y of softmax"):
-        scaled.backward(softmax)
+    with pytest.raises(tw.KernelError, match=r"X of scaled_softmax|Y of scaled_softmax"):
+        scaled.backward(scaled_softmax)
 
 
 def test_a_declared_gradient_serves_what_has_no_whole_tensor_form(without_gradients):
@@ -461,8 +464,8 @@ def test_a_declared_gradient_serves_what_has_no_whole_tensor_form(without_gradie
 
 def test_vmap():
     x = torch.randn(3, 4, 5)
-    torch.testing.assert_close(torch.vmap(softmax)(x), torch.softmax(x, 2))
-    torch.testing.assert_close(torch.vmap(softmax, in_dims=2)(x), torch.softmax(x, 1).movedim(2, 0))
+    torch.testing.assert_close(torch.vmap(scaled_softmax)(x), torch.softmax(x, 2))
+    torch.testing.assert_close(torch.vmap(scaled_softmax, in_dims=2)(x), torch.softmax(x, 1).movedim(2, 0))
     torch.testing.assert_close(torch.vmap(torch.vmap(add, in_dims=(0, None)), in_dims=(0, 0))(x, x[:, 0]), x + x[:, :1])
     mean, square = torch.vmap(moments)(x)
     torch.testing.assert_close(mean, x.mean(2))
@@ -512,7 +515,7 @@ def test_forward_mode():
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, t)
         expected = forward_ad.unpack_dual(torch.softmax(dual, 1)).tangent
-        for call in (softmax, softmax.op):
+        for call in (scaled_softmax, scaled_softmax.op):
             torch.testing.assert_close(forward_ad.unpack_dual(call(dual)).tangent, expected)
         with pytest.raises(tw.KernelError, match="X requires a gradient, and running_maximum has none"):
             running_maximum(dual)
@@ -526,11 +529,15 @@ def test_transforms_compose():
         return (function(row[None])[0] * weight).sum()
 
     expected = torch.vmap(torch.func.grad(lambda r: f(r, lambda v: torch.softmax(v, 1))))(x)
-    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda r: f(r, softmax)))(x), expected)
-    torch.testing.assert_close(torch.func.jacrev(softmax)(x), torch.func.jacrev(lambda v: torch.softmax(v, 1))(x))
-    torch.testing.assert_close(torch.func.jacfwd(softmax)(x), torch.func.jacfwd(lambda v: torch.softmax(v, 1))(x))
+    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda r: f(r, scaled_softmax)))(x), expected)
+    torch.testing.assert_close(
+        torch.func.jacrev(scaled_softmax)(x), torch.func.jacrev(lambda v: torch.softmax(v, 1))(x)
+    )
+    torch.testing.assert_close(
+        torch.func.jacfwd(scaled_softmax)(x), torch.func.jacfwd(lambda v: torch.softmax(v, 1))(x)
+    )
 
 
 def test_the_kernel_keeps_what_its_function_says_of_itself():
-    assert softmax.__name__ == "softmax"
-    assert list(inspect.signature(softmax).parameters) == ["X", "Y", "scale"]
+    assert scaled_softmax.__name__ == "scaled_softmax"
+    assert list(inspect.signature(scaled_softmax).parameters) == ["X", "Y", "scale"]

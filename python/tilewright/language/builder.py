@@ -106,6 +106,8 @@ class Builder:
         self.kernel_symbols = 0  # how many symbols are the kernel's own
         self._views: dict[int, tuple[Tile, tuple[ViewEntry, ...]]] = {}
         self._next_id = 0
+        self.shapes: dict[int, tuple[Size, ...]] = {}  # of every value
+        self.sizes_of_texts: dict[str, Size] = {}
         self._texts: dict[Size, str] = {}
         self._shape_texts: dict[tuple[Size, ...], list[str]] = {}
 
@@ -153,6 +155,7 @@ class Builder:
         found = self._texts.get(e)
         if found is None:
             found = self._texts[e] = e.text(lambda name: f"s{self.symbols[name]}")
+            self.sizes_of_texts[found] = e
         return found
 
     def texts(self, shape: tuple[Size, ...]) -> list[str]:
@@ -172,6 +175,7 @@ class Builder:
     ) -> Tile:
         self._next_id += 1
         tile = Tile(self._next_id - 1, dtype, shape, weak, None, getattr(self.node, "lineno", 0))
+        self.shapes[tile.id] = shape
         if statement is not None:
             self.producers[tile.id] = statement
         return tile

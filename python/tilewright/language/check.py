@@ -2,7 +2,8 @@
 
 The program runs in the interpreter on copies of the arguments, with a shadow of every output that remembers which grid point wrote, added to
 or read each element. Found are indices outside their tensor, reads of elements that nobody wrote, races between grid points, elements of
-outputs that are never written, indices computed in integers that overflow, failed assertions, zero divisors and sizes outside their bounds.
+outputs that are never written, indices computed in integers that overflow, failed assertions, zero divisors and sizes outside their bounds. Where
+the compiler chooses tiles and nothing else is wrong, the program runs once more with other ones: its results must be the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from . import semantics
-from .interpreter import Interpreter, Observer, Order, Statement, Value, walk
+from .interpreter import Interpreter, Observer, Order, Statement, Tiles, Value, a_dozen_tiles, walk
 
 Point = dict[str, tuple[int, int | None]]
 
@@ -23,11 +24,16 @@ Point = dict[str, tuple[int, int | None]]
 LIMIT = 3
 
 
+#: How far apart sums in another order may be, as a part of the largest result.
+ORDER_OF_SUMS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 1e-2}
+
+
 @dataclass(frozen=True)
 class Finding:
     """One fault at one statement.
 
-    `kind`: out-of-bounds, uninitialised, race, unwritten, overflow, zero-divisor, bound or assert. `points`: the grid points that take part,
+    `kind`: out-of-bounds, uninitialised, race, unwritten, overflow, zero-divisor, bound, assert or
+    tile-dependent. `points`: the grid points that take part,
     axis name -> (start, size), size None for scalar axes. `count`: how many elements it concerns; the text tells of the first.
     """
 
@@ -58,7 +64,7 @@ def check(
     program: Mapping[str, Any],
     arguments: Sequence[Any],
     *,
-    tiles: int | Mapping[str, int] | None = None,
+    tiles: Tiles = None,
     order: Order = "row-major",
 ) -> list[Finding]:
     """Runs a program on copies of the arguments (tensors of any device, numbers) and returns what is wrong, the first few of each kind.
@@ -66,8 +72,25 @@ def check(
     Raises TypeError and ValueError, as the interpreter does, for arguments that do not fit the program.
     """
     checker = Checker(program)
-    Interpreter(program, [copied(a) for a in arguments], tiles=tiles, checker=checker, order=order).run()
+    results = [copied(a) for a in arguments]
+    Interpreter(program, results, tiles=tiles, checker=checker, order=order).run()
+    if not checker.findings() and any(None in _tiles(s) for s in walk(program["body"])):
+        others = [copied(a) for a in arguments]
+        Interpreter(program, others, tiles=_other_tiles, order=order).run()
+        checker.compare(results, others)
     return checker.findings()
+
+
+def _other_tiles(indices: int) -> int:
+    """Sizes that the first run's is no multiple of, where tiles are left to the compiler."""
+    return a_dozen_tiles(indices) * 3 // 2 + 1
+
+
+def _tiles(statement: Statement) -> list[Any]:
+    axes = (
+        statement["axes"] if statement["op"] == "parallel" else [statement["axis"]] if statement["op"] == "for" else []
+    )
+    return [axis["tile"] for axis in axes]
 
 
 def check_or_raise(program: Mapping[str, Any], arguments: Sequence[Any], **options: Any) -> None:
@@ -258,6 +281,27 @@ class Checker(Observer):
             if param["kind"] == "out" and bare.numel():
                 more = f" and {bare.numel() - 1} more of its elements are" if bare.numel() > 1 else " is"
                 self._tell("unwritten", param, f"{self._element(k, int(bare[0]))}{more} never written", bare.numel())
+
+    def compare(self, results: Sequence[Any], others: Sequence[Any]) -> None:
+        """Tells of outputs that two runs with different tiles do not agree on."""
+        for k in self.shadows:
+            x, y = results[k], others[k]
+            differ = x != y
+            if x.dtype in ORDER_OF_SUMS:
+                finite = x[x.isfinite()].abs()
+                allowed = ORDER_OF_SUMS[x.dtype] * (float(finite.max()) if finite.numel() else 0.0)
+                differ &= ~(x.isnan() & y.isnan()) & ~((x - y).abs() <= allowed)
+            where = differ.nonzero()
+            if where.numel():
+                at = tuple(where[0].tolist())
+                store = next(s for s in self.statements if s["op"] in ("store", "atomic_add") and s["param"] == k)
+                self._tell(
+                    "tile-dependent",
+                    store,
+                    f"{self.program['params'][k]['name']}{list(at) or ''} is {x[at].item()} or {y[at].item()}, depending on the tiles that"
+                    " the compiler chooses",
+                    len(where),
+                )
 
     # -- arithmetic
 

@@ -1,12 +1,14 @@
-"""After a trace: outputs that are not written, values that nobody uses."""
+"""After a trace: outputs that are not written, values that nobody uses, results that depend on tiles that the compiler chooses."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .builder import Builder, Param, Statement
+from .coverage import require_whole_outputs
+from .independence import refuse_dependence
 from .source import FunctionSource
 
 _EFFECTS = frozenset({"store", "atomic_add", "assert", "print", "bind"})
@@ -22,7 +24,15 @@ def finish(
         _rename(body, b.aliases)
     _check_outputs(b, source, body, params, nodes)
     live = _live_values(body)
-    return _swept(body, live)
+    body = _swept(body, live)
+
+    def refuse(statement: Statement, message: str, hint: str) -> NoReturn:
+        line, column = statement["loc"]
+        raise source.error(message, ast.Pass(lineno=line, col_offset=column), hint)
+
+    refuse_dependence(b, body, refuse)
+    require_whole_outputs(b, body, params, refuse)
+    return body
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -66,18 +66,27 @@ class Observer:
         return f"{self.file}:{line}"
 
 
+#: How many indices a tile of an axis has that leaves it to the compiler: a number, by the axis's name, or by how many there are.
+Tiles: TypeAlias = int | Mapping[str, int] | Callable[[int], int] | None
+
+
+def a_dozen_tiles(indices: int) -> int:
+    """A tile size that gives at most a dozen tiles, and mostly a tail."""
+    return max(5, -(-indices // 12))
+
+
 def run(
     program: Mapping[str, Any],
     arguments: Sequence[Any],
     *,
-    tiles: int | Mapping[str, int] | None = None,
+    tiles: Tiles = None,
     checker: Observer | None = None,
     order: Order = "row-major",
 ) -> None:
     """Runs a program on CPU tensors and Python numbers in the order of its parameters, writing outputs in place.
 
-    `tiles` is the tile size of axes that leave it to the compiler (for all of them, or by name); None takes a size that leaves a tail and
-    gives at most a dozen tiles. `order` is the order of grid points: "row-major", "reversed", or a seed. Results depend on neither but for
+    `tiles` is the tile size of axes that leave it to the compiler (for all of them, by name, or as a function of how many indices there are);
+    None is `a_dozen_tiles`. `order` is the order of grid points: "row-major", "reversed", or a seed. Results depend on neither but for
     the order of sums (and races).
 
     Raises ValueError if arguments do not fit the program or a relation between sizes does not hold, TypeError if one is of another kind,
@@ -94,7 +103,7 @@ class Interpreter:
         program: Mapping[str, Any],
         arguments: Sequence[Any],
         *,
-        tiles: int | Mapping[str, int] | None = None,
+        tiles: Tiles = None,
         checker: Observer | None = None,
         order: Order = "row-major",
     ) -> None:
@@ -160,7 +169,8 @@ class Interpreter:
             return [(i, None) for i in range(begin, end)]
         if tile is None:
             tile = self.tiles.get(axis["name"]) if isinstance(self.tiles, Mapping) else self.tiles
-            tile = tile or max(5, -(-(end - begin) // 12))
+            if tile is None or callable(tile):
+                tile = (tile or a_dozen_tiles)(end - begin)
         return [(start, min(tile, end - start)) for start in range(begin, end, tile)]
 
     def _enter_axis(self, axis: Statement, point: tuple[int, int | None]) -> None:
