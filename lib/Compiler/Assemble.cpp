@@ -13,41 +13,6 @@ namespace tilewright::compiler {
 
 using namespace loop;
 
-void separateOutputs(Module &module) {
-  std::set<BufferId> taken;
-  for (Output &output : module.outputs) {
-    if (!output.present)
-      continue;
-    Tensor &tensor = output.tensor;
-    const Buffer &buffer = module.buffers[tensor.buffer];
-    if (buffer.kind == Buffer::Input)
-      continue; // an alias
-    bool own = buffer.kind == Buffer::Temp && tensor.offset.isConstant(0) &&
-               buffer.elements == productOf(tensor.sizes) && taken.insert(tensor.buffer).second;
-    if (own)
-      continue;
-    Nest copy;
-    copy.op = "copy";
-    copy.domain = tensor.sizes;
-    Access from, to;
-    from.buffer = tensor.buffer;
-    from.offset = tensor.offset;
-    from.coefs = tensor.strides;
-    to.buffer = module.buffers.size();
-    to.coefs = contiguousStrides(tensor.sizes);
-    copy.stores.push_back({to, module.pool.load(from, tensor.dtype)});
-    Buffer fresh;
-    fresh.dtype = tensor.dtype;
-    fresh.elements = productOf(tensor.sizes);
-    module.buffers.push_back(std::move(fresh));
-    module.nests.push_back(std::move(copy));
-    tensor.buffer = to.buffer;
-    tensor.offset = 0;
-    tensor.strides = to.coefs;
-    taken.insert(to.buffer);
-  }
-}
-
 namespace {
 
 class Assembler {

@@ -7,9 +7,6 @@
 
 namespace tilewright::compiler {
 
-/// Makes outputs dense tensors in buffers of their own: copies are nests, to be fused.
-void separateOutputs(loop::Module &module);
-
 /// Before: steps in execution order, the kernel of each compiled (kernels[i] is null for external calls). After: a
 /// Program that Program::deserialize accepts.
 Program assemble(const loop::Module &module, const std::vector<loop::PlannedStep> &steps,

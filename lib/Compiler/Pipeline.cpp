@@ -112,7 +112,6 @@ std::unique_ptr<Plan> makePlan(std::string_view text, const CompileOptions &opti
   show(options, 3, "nests", module.str());
 
   lowerAttention(module);
-  separateOutputs(module);
   plan->fused = fuse(module);
   mark("fuse");
   show(options, 2, "fusion", lines(plan->fused.decisions));

@@ -208,7 +208,7 @@ Tensor Builder::allocate(DType dtype, const Sizes &sizes, const Sizes *strides, 
     last = last + (sizes[d] - 1) * (*strides)[d];
   Tensor t{dtype, static_cast<loop::BufferId>(state.module.buffers.size()), sizes,
            strides ? *strides : loop::contiguousStrides(sizes), 0};
-  buffer.elements = strides && !isNonOverlappingAndDense(t) ? last + 1 : loop::productOf(sizes);
+  buffer.elements = strides && !isNonOverlappingAndDense(t) ? SizeExpr::max(last + 1, 0) : loop::productOf(sizes);
   state.module.buffers.push_back(std::move(buffer));
   return t;
 }

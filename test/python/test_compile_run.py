@@ -65,6 +65,18 @@ def test_results_keep_pytorchs_strides(device):
     assert [r.stride() for r in results] == [r.stride() for r in f(torch.randn(4, 6))]
 
 
+@pytest.mark.parametrize("dynamic", [False, None])
+def test_results_that_are_parts_of_other_values_keep_their_strides(device, dynamic):
+    def f(x):
+        y = x * 2
+        q, k = (x + 1).chunk(2, -1)
+        return y[:, :4], y[1:, ::2], q.exp() * k, k, y.t()[2:5], x[:0, 2:] + 0, y[:0, 2:]
+
+    x = torch.randn(5, 8)
+    results = compare(f, x, device=device, dynamic=dynamic)
+    assert [r.stride() for r in results] == [r.stride() for r in f(x)]
+
+
 def test_many_sizes_one_program(device):
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).eval()
     expected = {n: model(torch.ones(n, 8)) for n in range(1, 20)}
@@ -110,6 +122,38 @@ def test_write_bumps_the_version_that_autograd_checks(device):
     with torch.no_grad():
         torch.compile(lambda x: x.add_(1), backend="tilewright")(x)
     assert x._version > before
+
+
+def gated(x, w):
+    gate, up = (x @ w).chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def heads(x, w):
+    q, k, v = (x @ w).view(5, 6, 3, 2, 2).unbind(2)
+    return F.softmax(q @ k.transpose(-1, -2), -1) @ v
+
+
+def sliced(x, w):
+    y = x * w[0].sum()
+    q = y[:, :4]
+    return q.exp() * q + y[:, 4:].cumsum(1)
+
+
+@pytest.mark.parametrize("dynamic", [False, None])
+@pytest.mark.parametrize("fn", [gated, heads, sliced])
+def test_training_saves_parts_of_values(device, fn, dynamic):
+    """Views of values of the forward graph come to the backward graph with the strides that it was traced with."""
+    given = torch.randn(30 if fn is heads else 5, 8), torch.randn(8, 12)
+
+    def gradients(call, where):
+        inputs = [t.to(where).requires_grad_() for t in (g.clone() for g in given)]
+        y = call(*inputs)
+        (y * y).sum().backward()
+        return [t.grad.cpu() for t in inputs]
+
+    compiled = torch.compile(fn, backend="tilewright", dynamic=dynamic)
+    torch.testing.assert_close(gradients(compiled, device), gradients(fn, "cpu"), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.AdamW])
