@@ -43,7 +43,11 @@ private:
   Program program;
   std::map<BufferId, uint32_t> bufferIndex; // module's to program's
   std::map<BufferId, uint32_t> outputOf;
-  std::map<BufferId, uint32_t> attached; // panels to input
+  struct AttachedTo {
+    uint32_t input;
+    SizeExpr spared;
+  };
+  std::map<BufferId, AttachedTo> attached; // panels
   std::unordered_map<const KernelCode *, uint32_t> kernelIndex;
 
   void addInputs() {
@@ -65,10 +69,10 @@ private:
       program.inputs.push_back(std::move(spec));
     }
     for (const PlannedStep &step : steps)
-      if (step.packs >= 0)
+      if (step.role == PlannedStep::Packs)
         for (uint32_t i = 0; i < module.inputs.size(); ++i)
           if (module.inputs[i].kind == Input::Tensor && module.inputs[i].buffer == step.arguments.buffers[0])
-            attached[BufferId(step.packs)] = i;
+            attached[step.panels] = {i, step.spared};
   }
 
   void bindSymbols() {
@@ -151,7 +155,8 @@ private:
       spec.index = output->second;
     } else if (auto input = attached.find(id); input != attached.end()) {
       spec.kind = BufferSpec::Attached;
-      spec.attachedTo = input->second;
+      spec.attachedTo = input->second.input;
+      spec.spared = input->second.spared;
     } else {
       spec.kind = BufferSpec::Temp;
     }
@@ -181,8 +186,10 @@ private:
       const ErrorSite &from = module.sites[site];
       step.errorSites.push_back({from.op, from.source, from.message, from.kind});
     }
-    if (planned.packs >= 0)
-      step.attachedBuffer = buffer(BufferId(planned.packs));
+    if (planned.role != PlannedStep::Plain) {
+      step.role = KernelStep::Role(planned.role);
+      step.attachedBuffer = buffer(planned.panels);
+    }
     program.steps.emplace_back(std::move(step));
   }
 

@@ -65,6 +65,7 @@ template <class Ar> void transfer(Ar &ar, FieldOf<Ar, BufferSpec> b) {
   ar(b.firstStep);
   ar(b.lastStep);
   ar(b.attachedTo);
+  ar(b.spared);
 }
 
 template <class Ar> void transfer(Ar &ar, FieldOf<Ar, KernelCode> k) {
@@ -93,6 +94,7 @@ template <class Ar> void transfer(Ar &ar, FieldOf<Ar, KernelStep> s) {
   ar(s.flops);
   ar(s.source);
   ar.list(s.errorSites, [&](auto &site) { transfer(ar, site); });
+  ar.enumeration(s.role, 4, "role of a step");
   ar(s.attachedBuffer);
 }
 

@@ -102,6 +102,7 @@ private:
       return index(b.lastStep, program.steps.size(), where, "step");
     case BufferSpec::Attached:
       index(b.attachedTo, program.inputs.size(), where, "input");
+      expression(b.spared, where);
       return require(program.inputs[b.attachedTo].kind == InputSpec::Tensor, where, "it is attached to a scalar");
     }
   }
@@ -124,16 +125,17 @@ private:
     expressions(s.ints, where);
     for (const SizeExpr *e : {&s.grid, &s.grain, &s.scratchBytes, &s.bytesMoved, &s.flops})
       expression(*e, where);
-    require(s.attachedBuffer >= -1, where, "attachedBuffer is below -1");
-    if (s.attachedBuffer >= 0) {
-      index(s.attachedBuffer, program.buffers.size(), where, "buffer");
-      require(program.buffers[s.attachedBuffer].kind == BufferSpec::Attached, where,
-              "it fills a buffer that is not attached");
+    if (s.role == KernelStep::Plain)
+      return;
+    index(s.attachedBuffer, program.buffers.size(), where, "buffer");
+    require(program.buffers[s.attachedBuffer].kind == BufferSpec::Attached, where,
+            "it has a part in a buffer that is not attached");
+    if (s.role == KernelStep::Packs) {
       // It is skipped while the weight stands, so it may depend on nothing else.
       for (uint32_t buffer : s.buffers) {
         const BufferSpec &b = program.buffers[buffer];
         bool weight = b.kind == BufferSpec::Input && b.index == program.buffers[s.attachedBuffer].attachedTo;
-        require(weight || b.kind == BufferSpec::Constant || buffer == static_cast<uint32_t>(s.attachedBuffer), where,
+        require(weight || b.kind == BufferSpec::Constant || buffer == s.attachedBuffer, where,
                 "a step that packs an input uses buffer " + std::to_string(buffer) + ", which is not that input");
       }
     }

@@ -27,9 +27,15 @@ private:
   std::set<BufferId> written;
 
   void add(const Group &group, const KernelKey &key, const std::string &prefix, const LaunchPlan &launch,
-           decltype(PlannedStep::emit) emit, int64_t packs = -1) {
-    steps.push_back(
-        {&group, key.text(), prefix + kernelName(group), std::move(emit), key.arguments(), launch, packs, ""});
+           decltype(PlannedStep::emit) emit) {
+    PlannedStep step;
+    step.group = &group;
+    step.key = key.text();
+    step.name = prefix + kernelName(group);
+    step.emit = std::move(emit);
+    step.arguments = key.arguments();
+    step.launch = launch;
+    steps.push_back(std::move(step));
   }
 
   void plan(Group &group) {
@@ -53,7 +59,7 @@ private:
       planProduct(group);
       return;
     case Group::External:
-      steps.push_back({&group, "", "", nullptr, {}, {}, -1, ""});
+      steps.emplace_back().group = &group;
       return;
     case Group::Attention:
       planFusedAttention(group);
@@ -117,10 +123,17 @@ private:
     LaunchPlan launch = launchOf(*plan);
     if (nest.inside)
       bringOut(nest, arguments, launch);
-    steps.push_back(
-        {&group, keyOf(*plan), kernelName(group),
-         [plan](mlir::MLIRContext &context, llvm::StringRef symbol) { return emitKernel(context, *plan, symbol); },
-         std::move(arguments), std::move(launch), -1, str(*plan)});
+    PlannedStep step;
+    step.group = &group;
+    step.key = keyOf(*plan);
+    step.name = kernelName(group);
+    step.emit = [plan](mlir::MLIRContext &context, llvm::StringRef symbol) {
+      return emitKernel(context, *plan, symbol);
+    };
+    step.arguments = std::move(arguments);
+    step.launch = std::move(launch);
+    step.structure = str(*plan);
+    steps.push_back(std::move(step));
   }
 
   /// What a kernel's own module calls its arguments, in the graph's words.
@@ -145,18 +158,43 @@ private:
     BufferId operand = group.members.front().rhs.buffer;
     const Buffer &weight = module.buffers[operand];
     bool parameter = weight.kind == Buffer::Input && module.inputs[weight.input].parameter && !written.count(operand);
-    KernelKey pack = packKey(group, contraction);
-    add(
-        group, pack, "pack_", packLaunch(group, contraction),
-        [&group, contraction, pack](mlir::MLIRContext &context, llvm::StringRef symbol) {
-          return emitPack(context, group, contraction, pack, symbol);
-        },
-        parameter ? int64_t(contraction.panels) : -1);
-    KernelKey key = contractKey(group, module, contraction);
-    add(group, key, "", contractLaunch(group, contraction),
-        [&group, contraction, key](mlir::MLIRContext &context, llvm::StringRef symbol) {
-          return emitContract(context, group, contraction, key, symbol);
-        });
+    std::optional<UnpackedProduct> unpacked = planUnpacked(module, group, contraction);
+    SizeExpr pays = unpacked ? unpacked->pays : 0;
+    if (!parameter) // known with the sizes, where a parameter's panels may be there
+      module.buffers[contraction.panels].elements = module.buffers[contraction.panels].elements * (1 - pays);
+    auto part = [&](PlannedStep::Role role) {
+      PlannedStep &step = steps.back();
+      if (parameter) {
+        step.role = role;
+        step.panels = contraction.panels;
+        step.spared = pays;
+      } else {
+        step.launch.grid = step.launch.grid * (role == PlannedStep::Unpacked ? pays : 1 - pays);
+      }
+    };
+    if (!pays.isConstant(1) || parameter) {
+      KernelKey pack = packKey(group, contraction);
+      add(group, pack, "pack_", packLaunch(group, contraction),
+          [&group, contraction, pack](mlir::MLIRContext &context, llvm::StringRef symbol) {
+            return emitPack(context, group, contraction, pack, symbol);
+          });
+      part(PlannedStep::Packs);
+      KernelKey key = contractKey(group, module, contraction);
+      add(group, key, "", contractLaunch(group, contraction),
+          [&group, contraction, key](mlir::MLIRContext &context, llvm::StringRef symbol) {
+            return emitContract(context, group, contraction, key, symbol);
+          });
+      part(PlannedStep::Packed);
+    }
+    if (unpacked) {
+      LoopPlan loops = planLoops(module.pool, *unpacked->group);
+      KernelKey key(*unpacked->group, module);
+      add(*unpacked->group, key, "unpacked_", launchOf(*unpacked->group, loops, target),
+          [group = unpacked->group, loops, key, &target = target](mlir::MLIRContext &context, llvm::StringRef symbol) {
+            return emitLoops(context, *group, loops, key, target, symbol);
+          });
+      part(PlannedStep::Unpacked);
+    }
   }
 };
 

@@ -59,6 +59,9 @@ struct BufferSpec {
   SizeExpr bytes;
   uint32_t firstStep = 0, lastStep = 0; // Temp: inclusive
   uint32_t attachedTo = 0;              // Attached: index of the input it is derived from
+  /// Attached: not 0 where packing for a single call does not pay. Then a call that may not keep the packed copy leaves
+  /// the buffer without memory, and runs Unpacked steps in the place of Packs and Packed ones.
+  SizeExpr spared = 0;
 };
 
 struct OutputSpec {
@@ -100,9 +103,11 @@ struct KernelStep {
   SizeExpr bytesMoved = 0, flops = 0;
   std::string source;                    // the model's source line or the operator names
   std::vector<ErrorSiteSpec> errorSites; // KernelContext::errorCode - 1 is an index
-  /// >= 0: prologue of that Attached buffer, skipped while it is valid; uses its input, constants and the buffer itself
-  /// only.
-  int32_t attachedBuffer = -1;
+  /// What the step has to do with the Attached buffer `attachedBuffer`. Packs: it fills the buffer, is skipped while that
+  /// is valid, and uses its input, constants and the buffer itself only. Packed: it reads the buffer. Unpacked: it
+  /// computes what Packed steps do from the input as it lies.
+  enum Role : uint8_t { Plain, Packs, Packed, Unpacked } role = Plain;
+  uint32_t attachedBuffer = 0;
 };
 
 /// A tensor handed to an external call.
@@ -125,7 +130,7 @@ struct ExternalStep {
 using Step = std::variant<KernelStep, ExternalStep>;
 
 struct Program {
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
 
   std::string target; // CPU level the objects need: "x86-64", "avx2", "avx512", "avx512bf16"
   std::string name;

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 namespace tilewright::loop {
@@ -72,6 +73,15 @@ struct ContractionPlan {
   SizeExpr packedElements = 0; // of all panels of one matrix
 };
 ContractionPlan planContraction(Module &module, const Group &group, const TileTarget &target);
+
+/// A contraction that reads its right operand as it lies: every row of the result reads all of it, from a cache for a
+/// few rows, and nothing is packed.
+struct UnpackedProduct {
+  std::shared_ptr<Group> group; // a Loops group
+  SizeExpr pays;                // 1 where this is better than packing for one call, else 0
+};
+/// Nothing where neither dimension of the operand is contiguous, or where there are never few rows.
+std::optional<UnpackedProduct> planUnpacked(Module &module, const Group &group, const ContractionPlan &plan);
 
 /// The two kernels of a contraction. The keys' integers are complete when these return.
 KernelKey packKey(const Group &group, const ContractionPlan &plan);

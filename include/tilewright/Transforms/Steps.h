@@ -16,8 +16,11 @@ struct PlannedStep {
 
   KernelArguments arguments;
   LaunchPlan launch;
-  /// The buffer of panels that this step fills, if what they hold depends on a parameter alone; else -1.
-  int64_t packs = -1;
+  /// What the step has to do with `panels`, whose contents depend on a parameter alone (see KernelStep::Role in
+  /// Runtime/Program.h).
+  enum Role : uint8_t { Plain, Packs, Packed, Unpacked } role = Plain;
+  BufferId panels = 0;
+  SizeExpr spared = 0; // Packs: BufferSpec::spared of the panels
 
   /// Of a structured kernel: its control flow and fused pieces, for explain.
   std::string structure;

@@ -103,6 +103,7 @@ void Bound::bindOutputs(const SizeTable::Values &values) {
   }
   for (size_t i = 0; i < owner->bufferBytes.size(); ++i) {
     bufferBytes.push_back(values[owner->bufferBytes[i]]);
+    spared.push_back(values[owner->bufferSpared[i]] != 0);
     const BufferSpec &spec = owner->program.buffers[i];
     if (bufferBytes.back() < 0 || (spec.kind == BufferSpec::Constant &&
                                    bufferBytes.back() > int64_t(owner->program.constants[spec.index].bytes.size())))

@@ -45,7 +45,7 @@ void CallFrame::setPointers(std::span<const Argument> arguments, std::span<const
       pointers[i] = bound->owner->constants[spec.index];
       break;
     case BufferSpec::Attached:
-      valid.resize(program.buffers.size());
+      packed.resize(program.buffers.size());
       attachedInputs.emplace_back(arguments[spec.attachedTo].data, arguments[spec.attachedTo].epoch);
       break;
     case BufferSpec::Temp:
@@ -74,12 +74,14 @@ void CallFrame::allocate(TemporaryBlocks &blocks, Stream *stream, const std::wea
       if (stream)
         answer.kept->useOn(*stream);
       pointers[i] = answer.kept->data();
-      valid[i] = true;
+      packed[i] = Kept;
       inUse.push_back(std::move(answer.kept));
     } else if (answer.keep) {
       auto buffer = std::make_shared<PackedBuffer>(blocks.memory, bytes);
       pointers[i] = buffer->data();
       packing.push_back({key, std::move(buffer)});
+    } else if (bound->spared[i]) {
+      packed[i] = Spared;
     } else {
       pointers[i] = blocks.allocate(bytes, Purpose::Packed);
     }
@@ -87,7 +89,7 @@ void CallFrame::allocate(TemporaryBlocks &blocks, Stream *stream, const std::wea
 }
 
 void CallFrame::publish(Stream *stream, const std::weak_ptr<const void> &user) {
-  for (const Packing &p : packing) {
+  for (const PackedHere &p : packing) {
     if (stream)
       stream->record(p.buffer->filled);
     PackedCache::instance().publish(p.key, p.buffer, user);
@@ -96,7 +98,7 @@ void CallFrame::publish(Stream *stream, const std::weak_ptr<const void> &user) {
 
 void CallFrame::abandon() {
   failed.store(true, std::memory_order_relaxed);
-  for (const Packing &p : packing)
+  for (const PackedHere &p : packing)
     p.buffer->failed.store(true, std::memory_order_relaxed);
 }
 

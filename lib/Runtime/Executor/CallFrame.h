@@ -26,7 +26,12 @@ public:
 
   void *pointer(uint32_t buffer) const { return pointers[buffer]; }
   bool isSkipped(const KernelStep &step) const {
-    return step.attachedBuffer >= 0 && valid[static_cast<size_t>(step.attachedBuffer)];
+    if (step.role == KernelStep::Plain)
+      return false;
+    Packing state = packed[step.attachedBuffer];
+    return step.role == KernelStep::Packs    ? state != InThisCall
+           : step.role == KernelStep::Packed ? state == Spared
+                                             : state != Spared;
   }
 
   const std::shared_ptr<const Bound> bound;
@@ -40,16 +45,17 @@ private:
     double f;
     int64_t i;
   };
-  struct Packing {
+  struct PackedHere {
     PackedKey key;
     std::shared_ptr<PackedBuffer> buffer;
   };
+  enum Packing : uint8_t { InThisCall, Kept, Spared };
   std::vector<void *> pointers; // per buffer
   std::vector<Scalar> scalars;  // per input, if there are scalars
-  std::vector<bool> valid;      // per buffer: Attached and filled; empty if there is none
+  std::vector<Packing> packed;  // per buffer: what is with an Attached one; empty if there is none
   std::vector<std::pair<const void *, uint64_t>> attachedInputs; // per Attached buffer: address and epoch of its weight
   std::vector<std::shared_ptr<PackedBuffer>> inUse;              // kept copies
-  std::vector<Packing> packing;                                  // copies that this call makes
+  std::vector<PackedHere> packing;                                // copies that this call makes
 };
 
 } // namespace tilewright

@@ -44,7 +44,7 @@ LoadedProgram::LoadedProgram(Program given) : program(std::move(given)) {
   for (const OutputSpec &output : program.outputs)
     outputs.push_back({sizes.add(output.sizes), sizes.add(output.strides), sizes.add(output.offset)});
   for (const BufferSpec &buffer : program.buffers)
-    bufferBytes.push_back(sizes.add(buffer.bytes));
+    bufferBytes.push_back(sizes.add(buffer.bytes)), bufferSpared.push_back(sizes.add(buffer.spared));
 
   prologues.resize(program.buffers.size());
   for (size_t i = 0; i < program.steps.size(); ++i) {
@@ -60,7 +60,7 @@ LoadedProgram::LoadedProgram(Program given) : program(std::move(given)) {
       step.scratch = sizes.add(spec->scratchBytes);
       step.bytes = sizes.add(spec->bytesMoved);
       step.flops = sizes.add(spec->flops);
-      if (spec->attachedBuffer >= 0)
+      if (spec->role == KernelStep::Packs)
         prologues[spec->attachedBuffer].push_back(i);
       steps.emplace_back(std::move(step));
     } else {

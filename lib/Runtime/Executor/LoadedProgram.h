@@ -57,7 +57,7 @@ public:
   const Program program;
   SizeTable sizes;
   std::vector<LoadedTensorSpec> inputs, outputs;
-  std::vector<SizeTable::Id> bufferBytes;
+  std::vector<SizeTable::Id> bufferBytes, bufferSpared;
   std::vector<LoadedStep> steps;
   std::vector<std::shared_ptr<const LoadedObject>> objects; // per kernel
   std::vector<Digest> kernelDigests;                        // of the objects' contents, per kernel

@@ -15,7 +15,9 @@ Builder withPackedWeight() {
   b.p.symbols = {{SymbolBinding::InputSize, 0, 0}};
   uint32_t x = b.input("x", {e("s0")}, {1}), w = b.input("w", {e("s0")}, {1}), out = b.output(e("s0"));
   uint32_t packed = b.attached(1, e("s0*4"));
-  b.step("add", {w, w, packed}, e("s0")).attachedBuffer = packed;
+  KernelStep &pack = b.step("add", {w, w, packed}, e("s0"));
+  pack.role = KernelStep::Packs;
+  pack.attachedBuffer = packed;
   b.step("add", {x, packed, out}, e("s0"));
   return b;
 }

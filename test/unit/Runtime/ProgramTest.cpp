@@ -45,6 +45,7 @@ Program sample() {
   step.flops = 3;
   step.source = "model.py:3";
   step.errorSites = {{"aten.index.Tensor", "model.py:4", "index {index} of {bound}"}};
+  step.role = KernelStep::Packs;
   step.attachedBuffer = 4;
   ExternalStep call;
   call.function = "torch.aten";
@@ -56,7 +57,7 @@ Program sample() {
   call.reason = "only PyTorch has it";
   call.source = "model.py:9";
   KernelStep plain = step;
-  plain.attachedBuffer = -1;
+  plain.role = KernelStep::Plain;
   plain.buffers = {0, 3, 4};
   p.steps = {step, call, plain};
   return p;
@@ -108,7 +109,8 @@ TEST(Program, RoundTripKeepsEverything) {
   auto &step = std::get<KernelStep>(q.steps[0]);
   EXPECT_EQ(step.ints, std::get<KernelStep>(p.steps[0]).ints);
   EXPECT_EQ(step.errorSites[0].message, "index {index} of {bound}");
-  EXPECT_EQ(step.attachedBuffer, 4);
+  EXPECT_EQ(step.role, KernelStep::Packs);
+  EXPECT_EQ(step.attachedBuffer, 4u);
   auto &call = std::get<ExternalStep>(q.steps[1]);
   EXPECT_EQ(call.payload.size(), 11u);
   EXPECT_EQ(call.inputs[0].dtype, DType::F16);
