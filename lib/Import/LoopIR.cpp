@@ -183,7 +183,7 @@ public:
 
 private:
   ExprRef rewrite(ExprRef e) {
-    if (e->op == ScalarOp::Load || e->op == ScalarOp::Index) {
+    if (e->op == ScalarOp::Load || e->op == ScalarOp::Index || e->op == ScalarOp::Accumulator) {
       if (ExprRef replaced = leaf(e))
         return replaced;
       if (e->access.indirect.empty())
