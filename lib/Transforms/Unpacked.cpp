@@ -14,7 +14,7 @@ namespace {
 
 // Rows from which packing pays. Where k is contiguous in the operand, all rows of the result use one of its rows while it
 // is in L1, at half of the rate of a packed product. Where n is, each row of the result reads all of it from memory.
-constexpr int64_t kRowsAlongK = 16, kRowsAlongN = 4;
+constexpr int64_t kRowsAlongK = 12, kRowsAlongN = 4;
 
 } // namespace
 

@@ -88,6 +88,40 @@ def test_many_sizes_one_program(device):
             )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_products_with_few_rows_and_with_many(device, dtype):
+    """Weights are read as they lie for few rows, and packed for many; a parameter's packed copy is kept once it was seen twice."""
+    k, n = 40, 37
+    linear = nn.Linear(k, n).to(dtype)
+    square = torch.randn(k, n, dtype=dtype)
+
+    def f(x, w, batched):
+        return (
+            F.gelu(linear(x)),
+            x @ w + 1,
+            x @ w[:, :5],
+            torch.relu(x[None] @ batched.transpose(1, 2)),
+            x @ w[::2, :1].expand(-1, 3).repeat(2, 1),
+        )
+
+    compiled = torch.compile(f, backend="tilewright", dynamic=True)
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 2e-2)
+    batched = torch.randn(3, 6, k, dtype=dtype)
+    expected, results = [], []
+    rows = [0, 2, 3, 4, 11, 12, 13, 40, 2, 2, 2, 13, 1]
+    inputs = [torch.randn(m, k, dtype=dtype) for m in rows]
+    with torch.no_grad():
+        for x in inputs:
+            expected.append(
+                f(x.double(), square.double(), batched.double()) if dtype == torch.float64 else f(x, square, batched)
+            )
+        linear.to(device)
+        for x in inputs:
+            results.append(to(compiled(*to((x, square, batched), device)), "cpu"))
+    for m, r, e in zip(rows, results, expected, strict=True):
+        torch.testing.assert_close(r, e, rtol=tolerance, atol=tolerance * 8, msg=lambda text, m=m: f"{m} rows: {text}")
+
+
 def test_empty_tensors(device):
     compare(lambda a, b: a @ b + 1, torch.empty(4, 0), torch.empty(0, 3), device=device)
     compare(lambda a: (a.sum(0), a * 2), torch.empty(0, 5), device=device)
