@@ -43,6 +43,9 @@ tile::ReduceKind reduceKind(ReduceKind kind, DType type) {
   throw EmitError("unknown reduction");
 }
 
+/// Summands that are added one after another before a sum starts anew.
+constexpr int64_t kSummands = 512;
+
 class LoopEmitter {
 public:
   LoopEmitter(OpBuilder &builder, Location loc, const Group &group, const LoopPlan &plan, KernelOperands &operands,
@@ -362,8 +365,13 @@ private:
                                  llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
     if (dim == end)
       return body(init);
-    auto loop = b.create<scf::ForOp>(loc, e.constantIndex(0), e.sizeValue(group.row[dim - outerRank()]),
-                                     e.constantIndex(1), init);
+    return scalarLoop(dim, e.constantIndex(0), e.sizeValue(group.row[dim - outerRank()]), init,
+                      [&](ValueRange carried) { return scalarLoops(dim + 1, end, carried, body); });
+  }
+
+  SmallVector<Value> scalarLoop(unsigned dim, Value begin, Value end, ValueRange init,
+                                llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+    auto loop = b.create<scf::ForOp>(loc, begin, end, e.constantIndex(1), init);
     OpBuilder::InsertionGuard guard(b);
     if (init.empty())
       b.setInsertionPoint(loop.getBody()->getTerminator());
@@ -371,7 +379,7 @@ private:
       b.setInsertionPointToEnd(loop.getBody());
     ExprEmitter::Scope scope(e);
     e.index[dim] = loop.getInductionVar();
-    SmallVector<Value> next = scalarLoops(dim + 1, end, loop.getRegionIterArgs(), body);
+    SmallVector<Value> next = body(loop.getRegionIterArgs());
     if (!init.empty())
       b.create<scf::YieldOp>(loc, next);
     e.index[dim] = nullptr;
@@ -563,12 +571,53 @@ private:
             b.create<arith::SelectOp>(loc, take, position, bestIndex)};
   }
 
+  /// [0, n) in pieces of at most `piece`: sums of floats start anew in each, at what `init` holds for them, so that their
+  /// error grows with n / piece + piece and not with n.
+  SmallVector<Value> inPieces(const SizeExpr &n, int64_t piece, const SmallVector<Accumulator> &sums, ValueRange init,
+                              ValueRange carried,
+                              llvm::function_ref<SmallVector<Value>(Value begin, Value end, ValueRange)> loop) {
+    Value end = e.sizeValue(n);
+    SmallVector<DType> types; // of a value that is the sum of floats; Bool for others
+    while (types.size() < init.size()) // the row's values come twice: of wide tiles, and of narrow ones
+      for (const Accumulator &sum : sums)
+        types.append(isArg(*sum.nest) ? 2 : 1,
+                     sum.nest->reduce == ReduceKind::Sum && isFloat(sum.type) ? sum.type : DType::Bool);
+    auto isSum = [](DType type) { return type != DType::Bool; };
+    if (llvm::none_of(types, isSum) || n.constant().value_or(INT64_MAX) <= piece)
+      return loop(e.constantIndex(0), end, carried);
+    auto pieces = b.create<scf::ForOp>(loc, e.constantIndex(0), end, e.constantIndex(piece), carried);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(pieces.getBody());
+    ExprEmitter::Scope scope(e);
+    Value begin = pieces.getInductionVar();
+    Value to = b.create<arith::MinSIOp>(loc, end, b.create<arith::AddIOp>(loc, begin, e.constantIndex(piece)));
+    SmallVector<Value> values(pieces.getRegionIterArgs());
+    for (size_t i = 0; i < values.size(); ++i)
+      if (isSum(types[i]))
+        values[i] = init[i];
+    values = loop(begin, to, values);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (isSum(types[i]))
+        values[i] = e.combine(ReduceKind::Sum, types[i], pieces.getRegionIterArg(i), values[i]);
+    b.create<scf::YieldOp>(loc, values);
+    return SmallVector<Value>(pieces.getResults());
+  }
+
   void columnPhase(unsigned phase, ArrayRef<const Nest *> members, SmallVector<Accumulator> &sums) {
     SmallVector<Value> init;
     for (Accumulator &sum : sums)
       init.append(initial(sum, plan.column));
-    SmallVector<Value> done =
-        scalarLoops(outerRank(), rank, init, [&](ValueRange carried) { return body(phase, members, carried); });
+    auto point = [&](ValueRange carried) { return body(phase, members, carried); };
+    SmallVector<Value> done;
+    if (group.row.empty())
+      done = point(init);
+    else
+      done = scalarLoops(outerRank(), rank - 1, init, [&](ValueRange carried) {
+        return inPieces(group.row.back(), kSummands, sums, init, carried,
+                        [&](Value begin, Value end, ValueRange inner) {
+                          return scalarLoop(rank - 1, begin, end, inner, point);
+                        });
+      });
     size_t at = 0;
     for (Accumulator &sum : sums)
       for (int i = 0; i < (isArg(*sum.nest) ? 2 : 1); ++i)
@@ -585,8 +634,12 @@ private:
     }
     e.width = wide;
     SmallVector<Value> done = scalarLoops(outerRank(), lastDim, init, [&](ValueRange carried) {
-      return storingLoops(lastDim, e.constantIndex(0), e.sizeValue(group.row.back()), members, carried,
-                          [&](ValueRange inner, bool) { return body(phase, members, inner); });
+      return inPieces(group.row.back(), kSummands * wide, sums, init, carried,
+                      [&](Value begin, Value end, ValueRange values) {
+                        return storingLoops(lastDim, begin, end, members, values, [&](ValueRange inner, bool) {
+                          return body(phase, members, inner);
+                        });
+                      });
     });
     size_t half = init.size() / 2, at = 0;
     for (Accumulator &sum : sums) {

@@ -68,7 +68,7 @@ def test_right_on_cpu_level(level):
         pytest.skip(f"this machine has {NATIVE}, on which test_right runs")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "test_right and not level"],
-        env={**os.environ, "TILEWRIGHT_CPU": level},
+        env={**os.environ, "TILEWRIGHT_CPU": level, "TILEWRIGHT_GALLERY_SIZES": str(-(-SIZES // 4))},
         capture_output=True,
         text=True,
     )
