@@ -69,7 +69,7 @@ private:
       program.inputs.push_back(std::move(spec));
     }
     for (const PlannedStep &step : steps)
-      if (step.role == PlannedStep::Packs)
+      if (step.attached && step.role == PlannedStep::Packs)
         for (uint32_t i = 0; i < module.inputs.size(); ++i)
           if (module.inputs[i].kind == Input::Tensor && module.inputs[i].buffer == step.arguments.buffers[0])
             attached[step.panels] = {i, step.spared};
@@ -186,7 +186,7 @@ private:
       const ErrorSite &from = module.sites[site];
       step.errorSites.push_back({from.op, from.source, from.message, from.kind});
     }
-    if (planned.role != PlannedStep::Plain) {
+    if (planned.attached) {
       step.role = KernelStep::Role(planned.role);
       step.attachedBuffer = buffer(planned.panels);
     }

@@ -54,6 +54,19 @@ std::string lines(const std::vector<std::string> &list) {
   return text;
 }
 
+nlohmann::json describe(const std::vector<loop::Input> &inputs) {
+  auto texts = [](const std::vector<SizeExpr> &sizes) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const SizeExpr &size : sizes)
+      list.push_back(size.str());
+    return list;
+  };
+  nlohmann::json list = nlohmann::json::array();
+  for (const loop::Input &input : inputs)
+    list.push_back({{"name", input.name}, {"sizes", texts(input.sizes)}, {"strides", texts(input.strides)}});
+  return list;
+}
+
 nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector<KernelOutcome> &kernels) {
   nlohmann::json list = nlohmann::json::array();
   std::set<const KernelCode *> listed;
@@ -73,7 +86,9 @@ nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector
       entry["kernel"] = kernel.code->name;
       entry["flops"] = step.launch.flops.str();
       entry["bytes"] = step.launch.bytesMoved.str();
-      entry["pack"] = step.key.starts_with("pack ");
+      static constexpr const char *roles[] = {"plain", "packs", "packed", "unpacked"};
+      entry["role"] = roles[step.role];
+      entry["grid"] = step.launch.grid.str();
       if (!step.structure.empty())
         entry["structure"] = step.structure;
       if (kernel.built && listed.insert(kernel.code.get()).second) {
@@ -146,6 +161,7 @@ CompileResult compileGraph(std::string_view text, const CompileOptions &options)
     built += kernel.built;
   result.report["version"] = 1;
   result.report["phases"] = watch.phases;
+  result.report["inputs"] = describe(plan->module.inputs);
   result.report["steps"] = describe(steps, kernels);
   result.report["decisions"] = plan->fused.decisions;
   result.report["kernels"] = {{"built", built}, {"used", result.program.kernels.size()}};

@@ -164,8 +164,9 @@ private:
       module.buffers[contraction.panels].elements = module.buffers[contraction.panels].elements * (1 - pays);
     auto part = [&](PlannedStep::Role role) {
       PlannedStep &step = steps.back();
+      step.role = role;
+      step.attached = parameter;
       if (parameter) {
-        step.role = role;
         step.panels = contraction.panels;
         step.spared = pays;
       } else {

@@ -42,6 +42,40 @@ def test_explain_says_how_a_kernel_was_compiled():
     assert "for j" in structured and "by 32" in structured and "scratch" in structured
 
 
+@tw.kernel
+def product(A: tw.In[tw.f32, M, K], B: tw.In[tw.f32, K, N], C: tw.Out[tw.f32, M, N]):
+    for i, j in tw.parallel(M, N):
+        acc = tw.zeros((i, j))
+        for k in tw.range(K):
+            acc += A[i, k] @ B[k, j]
+        C[i, j] = acc
+
+
+@pytest.mark.parametrize("kernel", [scale, running_maximum])
+def test_explain_takes_tensors_of_any_strides(kernel):
+    for x in (
+        torch.randn(64, 130),
+        torch.randn(130, 64).T,
+        torch.randn(64, 260)[:, ::2],
+        torch.randn(64, 1).expand(64, 130),
+    ):
+        assert re.search(
+            r"runs in .* ms: \d+\.\d GB/s, .*\nshould meet the limit of (memory|arithmetic): ", str(kernel.explain(x))
+        )
+
+
+@pytest.mark.parametrize(("rows", "operations"), [(2, 2 * 2 * 64 * 48), (64, 2 * 64 * 64 * 48)])
+def test_explain_counts_the_product_that_runs(rows, operations):
+    explanation = product.explain(torch.randn(rows, 64), torch.randn(48, 64).T)
+    assert "reads the operand as it lies" in str(explanation)
+    steps = {s["role"]: explanation._value(s["grid"]) for s in explanation.making.report["steps"]}
+    assert (steps["unpacked"] > 0) == (steps["packed"] == 0) == (rows == 2)
+    counted = sum(
+        explanation._value(s["flops"]) for s in explanation.making.report["steps"] if explanation._value(s["grid"])
+    )
+    assert counted >= operations
+
+
 def test_explain_with_tensors_measures_the_limit():
     x = torch.randn(300, 200)
     explanation = scale.explain(x, torch.empty_like(x))

@@ -16,11 +16,13 @@ struct PlannedStep {
 
   KernelArguments arguments;
   LaunchPlan launch;
-  /// What the step has to do with `panels`, whose contents depend on a parameter alone (see KernelStep::Role in
-  /// Runtime/Program.h).
+  /// Part of a product (see KernelStep::Role in Runtime/Program.h).
   enum Role : uint8_t { Plain, Packs, Packed, Unpacked } role = Plain;
+  /// The panels depend on a parameter alone: they are kept, and the call chooses between Packed and Unpacked. Else the
+  /// launches' grids do.
+  bool attached = false;
   BufferId panels = 0;
-  SizeExpr spared = 0; // Packs: BufferSpec::spared of the panels
+  SizeExpr spared = 0; // BufferSpec::spared of attached panels
 
   /// Of a structured kernel: its control flow and fused pieces, for explain.
   std::string structure;
