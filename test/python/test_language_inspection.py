@@ -66,7 +66,7 @@ def test_explain_takes_tensors_of_any_strides(kernel):
 
 @pytest.mark.parametrize(("rows", "operations"), [(2, 2 * 2 * 64 * 48), (64, 2 * 64 * 64 * 48)])
 def test_explain_counts_the_product_that_runs(rows, operations):
-    explanation = product.explain(torch.randn(rows, 64), torch.randn(48, 64).T)
+    explanation = product.explain(torch.randn(rows, 64), torch.randn(64, 48))
     assert "reads the operand as it lies" in str(explanation)
     steps = {s["role"]: explanation._value(s["grid"]) for s in explanation.making.report["steps"]}
     assert (steps["unpacked"] > 0) == (steps["packed"] == 0) == (rows == 2)
@@ -79,7 +79,7 @@ def test_explain_counts_the_product_that_runs(rows, operations):
 def test_explain_with_tensors_measures_the_limit():
     x = torch.randn(300, 200)
     explanation = scale.explain(x, torch.empty_like(x))
-    assert explanation.sizes == {"M": 300, "N": 200}
+    assert explanation.symbols == {"s0": 300, "s1": 200}
     assert "should meet the limit of memory" in str(explanation)
 
 
