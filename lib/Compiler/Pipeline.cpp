@@ -89,6 +89,8 @@ nlohmann::json describe(const std::vector<PlannedStep> &steps, const std::vector
       static constexpr const char *roles[] = {"plain", "packs", "packed", "unpacked"};
       entry["role"] = roles[step.role];
       entry["grid"] = step.launch.grid.str();
+      if (step.attached)
+        entry["spared"] = step.spared.str();
       if (!step.structure.empty())
         entry["structure"] = step.structure;
       if (kernel.built && listed.insert(kernel.code.get()).second) {

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..freezing import is_frozen
 from .launch import Compiled, LaunchableKernel
 
 #: In order: what a kernel is on its way to machine code. The name of a pass (docs/tile-dialect.md) is a stage too.
@@ -160,12 +161,19 @@ class Explanation:
     kernel: LaunchableKernel
     making: Making
     seconds: float | None = None
+    keeps: bool = False  # whether packed copies of its operands outlive a call
     symbols: dict[str, int] = field(default_factory=dict)  # sizes and strides, by the report's names (s0, ..)
 
     def _value(self, text: str) -> int:
         from .size_text import evaluate
 
         return int(evaluate(text, self.symbols))
+
+    def runs(self, step: dict[str, Any]) -> bool:
+        """Whether the call that was measured runs a step of the report."""
+        if "spared" in step and (self.keeps or not self._value(step["spared"])) == (step["role"] == "unpacked"):
+            return False
+        return self._value(step["grid"]) > 0
 
     def __str__(self) -> str:
         program, report = self.making.compiled.program, self.making.report
@@ -198,9 +206,7 @@ class Explanation:
     def _limit(self) -> list[str]:
         if self.seconds is None:
             return ["give tensors (kernel.explain(A, B, C)) to see which limit it meets"]
-        steps = [s for s in self.making.report["steps"] if s["role"] != "packs" and self._value(s["grid"])]
-        if any(s["role"] == "packed" for s in steps):
-            steps = [s for s in steps if s["role"] != "unpacked"]
+        steps = [s for s in self.making.report["steps"] if s["role"] != "packs" and self.runs(s)]
         moved = sum(self._value(s["bytes"]) for s in steps)
         work = sum(self._value(s["flops"]) for s in steps)
         bandwidth, peak = limits()
@@ -238,4 +244,5 @@ def explain(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Explanation:
         if any(t.device.type == "npu" for t in given.values()):
             torch.npu.synchronize()
 
-    return Explanation(kernel, making, _median(run), symbols)
+    keeps = any(t.device.type == "npu" or is_frozen(t) for t in given.values())
+    return Explanation(kernel, making, _median(run), keeps, symbols)
