@@ -1116,6 +1116,82 @@ def negative_power_of_integers():
     return k
 
 
+@refused("the parameter Y is bf16, and f32 is not converted to it silently", "Y[i]", ".to(T)", X="bf16", Y="bf16")
+def lossy_store_to_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i].to(f32) * 2.0
+
+    return k
+
+
+@refused("the parameter Y is i32, and f32 is not converted to it silently", "tw.store(Y, i, ", ".to(T)", Y="i32")
+def lossy_store_by_a_function():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            tw.store(Y, i, X[i])
+
+    return k
+
+
+@refused("`+` mixes bf16 and i32", "X[i] + C[i]", ".to(T) on the integer operand", X="bf16", Y="bf16")
+def integer_tile_with_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M], C: tw.In[i32, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] + C[i]
+
+    return k
+
+
+@refused("f16 before, f32 after the body", "for k in tw.range(K)", ".to(T) on what is assigned, or tw.f32", X="f16")
+def carried_dtype_parameter_changes():
+    @tw.kernel
+    def k(X: tw.In[T, M, K], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            total = tw.zeros((i,), T)
+            for k in tw.range(K):
+                total = total + tw.sum(X[i, k].to(f32), axis=1)
+            Y[i] = total.to(f32)
+
+    return k
+
+
+@refused("total is the number 0.0 before the loop", "", "tw.full(shape, value, T)", X="f16")
+def carried_number_becomes_a_tile_of_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M, K], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            total = 0.0
+            for k in tw.range(K):
+                total = total + tw.sum(X[i, k], axis=1)
+            Y[i] = total
+
+    return k
+
+
+@refused("the tile that tw.full makes is bf16, and f32 is not converted", "tw.full(", ".to(dtype)", dtype=tw.bf16)
+def lossy_fill_of_a_constant_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], dtype: tw.const):
+        for i in tw.parallel(M):
+            Y[i] = tw.full((i,), X[0], dtype).to(f32)
+
+    return k
+
+
+@refused("the parameter Y is bool, and f32 is not converted to it silently", "Y[i]", ".to(tw.bool_)")
+def lossy_store_to_bool():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[tw.bool_, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i]
+
+    return k
+
+
 # -- truth values ------------------------------------------------------------------------------------------------------
 
 

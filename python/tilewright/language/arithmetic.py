@@ -150,7 +150,7 @@ def refuse_mix(b: Builder, one: Tile, other: Tile, what: str) -> NoReturn:
         floating = one.dtype if one.dtype.is_float else other.dtype
         b.fail(
             f"{what} mixes {one.dtype.name} and {other.dtype.name}{both}",
-            f".to(tw.{floating.name}) on the integer operand",
+            f".to({floating!r}) on the integer operand",
         )
     b.fail(
         f"{what} mixes {one.dtype.name} and {other.dtype.name}, neither of which holds every value of the other{both}",
@@ -420,5 +420,5 @@ def assigned(b: Builder, x: Any, dtype: DType, what: str) -> Tile:
         return b.cast(t, dtype)
     b.fail(
         f"{what} is {dtype.name}, and {t.dtype.name} is not converted to it silently ({show_tile(t)})",
-        f".to(tw.{dtype.name})",
+        f".to({dtype!r})",
     )

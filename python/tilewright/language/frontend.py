@@ -564,7 +564,7 @@ class Frontend(Expressions):
                 if w.shape:
                     self.fail(
                         f"{n} is the number {describe(v)} before the loop in line {line} and {show_tile(w)} after its body",
-                        f"{n} = tw.full(shape, value, tw.{w.dtype.name}) before the loop",
+                        f"{n} = tw.full(shape, value, {w.dtype!r}) before the loop",
                     )
                 wanted = (w.dtype, False)
             elif isinstance(w, bool):
@@ -603,6 +603,6 @@ class Frontend(Expressions):
         if value.dtype != arg.dtype and not (value.weak and not arg.weak and not value.shape):
             self.fail(
                 f"{name} changes its dtype in the loop in line {line}: {arg.dtype.name} before, {value.dtype.name} after the body",
-                f".to(tw.{arg.dtype.name}) on what is assigned, or tw.{value.dtype.name} before the loop",
+                f".to({arg.dtype!r}) on what is assigned, or {value.dtype!r} before the loop",
             )
         return b.broadcast(self._as(value, arg.dtype, arg.weak, name), arg.shape)

@@ -131,7 +131,7 @@ def iota(n: Any, dtype: Any = i64) -> Any:
     b = active("iota")
     dtype = dtype_argument(b, dtype, "tw.iota")
     if dtype not in (i64, i32):
-        b.fail(f"tw.iota of {dtype.name}", f"tw.iota(n).to(tw.{dtype.name})")
+        b.fail(f"tw.iota of {dtype.name}", f"tw.iota(n).to({dtype!r})")
     shape = shape_argument(b, n, "tw.iota")
     if len(shape) != 1:
         b.fail("tw.iota takes one size", "tw.iota(n)[:, None] for a column")

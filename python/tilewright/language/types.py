@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import sizes
@@ -11,14 +11,16 @@ from .sizes import Size
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type. `name` is that of `Support/DType.h`; `kind` is "float", "int", "uint" or "bool"."""
+    """An element type. `name` is that of `Support/DType.h`; `kind` is "float", "int", "uint" or "bool". `parameter`: the dtype parameter or
+    constant that it stands for in this specialisation, by which the kernel's author knows it."""
 
     name: str
     bytes: int
     kind: str
+    parameter: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
-        return f"tw.{self.name}" if self.kind != "bool" else "tw.bool_"
+        return self.parameter or (f"tw.{self.name}" if self.kind != "bool" else "tw.bool_")
 
     @property
     def is_float(self) -> bool:
