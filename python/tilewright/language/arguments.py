@@ -17,6 +17,12 @@ def dtype_argument(b: Builder, dtype: Any, what: str) -> DType:
     b.fail(f"{what} takes a dtype, not {describe(dtype)}", "tw.f32, x.dtype or a dtype parameter")
 
 
+def flag_argument(b: Builder, flag: Any, name: str) -> bool:
+    if isinstance(flag, bool):
+        return flag
+    b.fail(f"{name} is {describe(flag)}, and no compile-time bool", f"{name}=True or {name}=False")
+
+
 def axes_argument(b: Builder, x: Tile, axis: Any, what: str) -> list[int]:
     if axis is None:
         return list(range(len(x.shape)))

@@ -51,6 +51,9 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
 }
 
+#: Bits of compile-time integers. More than any dtype has, since they may shrink again.
+LARGEST_CONSTANT = 4096
+
 _UNARY: dict[str, Callable[[Any], Any]] = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
 
 OPERATIONS = {
@@ -211,6 +214,9 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
 
 
 def of_constants(b: Builder, sign: str, x: Any, y: Any) -> Any:
+    grows = sign in ("**", "<<") and isinstance(x, int) and isinstance(y, int)
+    if grows and y * (x.bit_length() if sign == "**" else 1) > LARGEST_CONSTANT:
+        b.fail(f"`{sign}` of {x} and {y} is a number of too many bits", "a number that 64 bits hold")
     try:
         return PYTHON[sign](x, y)
     except (TypeError, ValueError, ArithmeticError) as error:
