@@ -548,5 +548,7 @@ def describe(x: Any) -> str:
         return repr(x)
     if isinstance(x, tuple):
         return "a tuple"
+    if type(x).__name__ in ("Slice", "Span"):
+        return "a slice" if type(x).__name__ == "Slice" else "a range of indices"
     name = getattr(x, "__name__", None) if callable(x) else None
     return f"the function {name}" if name else f"a {type(x).__name__}"

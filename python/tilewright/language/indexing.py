@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arithmetic, promotion, sizes
+from .arguments import flag_argument
 from .arithmetic import Span, is_number, is_size, plain, span
 from .bounds import Axis
 from .builder import Builder, Param, Statement, Tile, active, describe, show_shape, show_size, show_tile
@@ -34,6 +35,28 @@ class Place:
     shape: tuple[Size, ...]
     starts: list[Size | None]  # per dimension; None where a value is the index
     terms: list[list[tuple[int, Size]]]
+
+
+def is_index(x: Any) -> bool:
+    """Whether x says where something is in a dimension."""
+    return is_size(x) or isinstance(x, (Axis, Span)) or (isinstance(x, Tile) and x.dtype.is_integer)
+
+
+def example(param: Param, first: str = "i") -> str:
+    """A tile of a parameter, with an index for each dimension."""
+    names = [":"] * len(param.sizes) if first == ":" else [first, *"jklmnpq"]
+    return f"{param.name}[{', '.join(names[: len(param.sizes)]) or '()'}]"
+
+
+def access(param: Param, function: str = "", first: str = "i") -> str:
+    """How a parameter is read or written. `function`: "load", "store", "atomic_add", or what its kind allows."""
+    if len(param.sizes) != 1:
+        first = "i"
+    at = example(param, first)
+    if function == "atomic_add":
+        return f"tw.atomic_add({param.name}, {'(' + at[len(param.name) + 1 : -1] + ')' if len(param.sizes) > 1 else first}, value)"
+    ways = {"load": [at], "store": [f"{at} = value"], "in": [at], "out": [f"{at} = value"]}
+    return " or ".join(ways.get(function or param.type.kind, [at, f"{at} = value"]))
 
 
 def items_of(index: Any) -> list[Any]:
@@ -486,7 +509,7 @@ def _stepped(b: Builder, s: Slice, extent: Size) -> Span:
 
 @builtin
 def load(param: Any, index: Any, fill: Any = None) -> Any:
-    """`tw.load(X, (i - 1, j), fill=0.0)`: as `X[i - 1, j]`, and elements outside of X read as `fill`."""
+    """`tw.load(X, (i - 1, j), fill=0.0)`: as `X[i - 1, j]`, and elements outside of X read as `fill`. A `:` is written `slice(None)` here."""
     b = active("load")
     if not isinstance(param, Param):
         b.fail(
@@ -505,8 +528,7 @@ def store(param: Any, index: Any, value: Any, clip: bool = False) -> None:
             f"tw.store to {describe(param)}",
             "tw.store(parameter, (i, j), value)",
         )
-    if not isinstance(clip, bool):
-        b.fail("clip is not a compile-time bool", "clip=True")
+    flag_argument(b, clip, "clip")
     store_param(b, param, index, value, clip)
 
 
