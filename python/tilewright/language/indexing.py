@@ -10,7 +10,7 @@ from typing import Any
 from . import arithmetic, promotion, sizes
 from .arguments import flag_argument
 from .arithmetic import Span, is_number, is_size, plain, span
-from .bounds import Axis
+from .bounds import Axis, Local
 from .builder import Builder, Param, Statement, Tile, active, describe, show_shape, show_size, show_tile
 from .ops_tile import iota
 from .registry import builtin
@@ -358,7 +358,7 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
                 f"{axis.name} in the index, tw.range instead of tw.parallel for {axis.name}, or tw.atomic_add to an InOut",
             )
         for other in b.axes:
-            if other is not axis and len(moving) == 1 and _meet(at.starts, moving[0], name, other):
+            if other is not axis and len(moving) == 1 and _meet(b, at.starts, moving[0], axis, other):
                 b.fail(
                     f"two grid points write the same element of {param.name}: it is written at the sum of {axis.name} and {other.name}, which is"
                     " the same for several of them",
@@ -366,19 +366,31 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
                 )
 
 
-def _meet(starts: Sequence[Size | None], start: Size, name: str, other: Axis) -> bool:
-    """Whether the symbol and another axis are only seen as their sum (times something): another point then has the same one."""
+def _meet(b: Builder, starts: Sequence[Size | None], start: Size, axis: Axis, other: Axis) -> bool:
+    """Whether a parallel axis and another one are only seen as their sum (times something): another point then has the same one."""
+    (name,) = axis.start.symbols()
     names = [s for s in other.start.symbols() if "@" in s]
     if len(names) != 1 or name in other.begin.symbols() or other.begin.symbols() & {name}:
         return False
     (second,) = names
-    if any(s is None or (s is not start and second in s.symbols()) for s in starts):
+    if other.first == 0 and b.bounds.proves(other.begin) and b.bounds.proves(axis.size - other.end):
+        return False  # the sum stays inside of the axis's tile
+    if any(s is None or (s is not start and second in _origin(b, s, second).symbols()) for s in starts):
         return False
+    start = _origin(b, start, second)
     factors = {}
     for symbol in (name, second):
         without = start.replace(symbol, ZERO)
         factors[symbol] = sizes.divide_exactly(start - without, sizes.symbol(symbol))
-    return factors[name] is not None and factors[name] == factors[second]
+    return factors[name] is not None and factors[name] != 0 and factors[name] == factors[second]
+
+
+def _origin(b: Builder, e: Size, kept: str) -> Size:
+    """e where the loops begin whose begin is part of another axis: what it is as a sum of other axes."""
+    for local in reversed(b.bounds.locals):
+        if local.start != kept and local.start in e.symbols() and any("@" in s for s in local.begin.symbols()):
+            e = e.replace(local.start, local.begin)
+    return e
 
 
 def check_before_parallel(b: Builder, axes: Sequence[Axis], statements: Sequence[Statement]) -> None:
@@ -410,9 +422,19 @@ def _moves(b: Builder, start: Size, name: str, tile: int | None) -> bool:
             return True
         elif "@" in atom:
             local = next((x for x in b.bounds.locals if x.start == atom), None)
-            if local is not None and _moves(b, local.begin, name, tile):
+            if local is not None and _moves(b, _begin(b, local), name, tile):
                 return True
     return False
+
+
+def _begin(b: Builder, local: Local) -> Size:
+    """Where a loop begins if it runs at all: from min(a, c) to at most c it runs only where that is a."""
+    atoms = list(local.begin.atoms())
+    if len(atoms) == 1 and isinstance(atoms[0], Op) and atoms[0].kind == "min" and local.end is not None:
+        for side, limit in ((atoms[0].lhs, atoms[0].rhs), (atoms[0].rhs, atoms[0].lhs)):
+            if local.begin == sizes.minimum(side, limit) and b.bounds.proves(limit - local.end):
+                return side
+    return local.begin
 
 
 def _begins_by(b: Builder, start: Size, number: int) -> bool:
