@@ -515,6 +515,39 @@ def race_of_two_axes():
     return k
 
 
+@refused("it is written at the sum of g and h", "Y[r]", "dimensions of their own")
+def race_through_the_begin_of_a_loop():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M + N]):
+        for g, h in tw.parallel(M, N, tile=(1, 1)):
+            for r in range(g + h, g + h + 1):
+                Y[r] = X[g, h]
+
+    return k
+
+
+@refused("it is written at the sum of i and r", "Y[i.start + r]", "dimensions of their own")
+def race_beyond_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M + 4]):
+        for i in tw.parallel(M, tile=4):
+            for r in range(i.size + 1):
+                Y[i.start + r] = X[0]
+
+    return k
+
+
+@refused("the parallel axis g does not move where this store writes", "Y[r]", "g in the index")
+def race_of_loops_that_begin_together():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.InOut[f32, M]):
+        for g in tw.parallel(N, tile=1):
+            for r in range(min(4, g), M):
+                Y[r] = X[r, g]
+
+    return k
+
+
 @refused("every grid point repeats the store of line", "for i in tw.parallel(M)", "inside of the loop")
 def store_before_parallel():
     @tw.kernel
@@ -2344,6 +2377,42 @@ def annotation_with_a_dtype_of_another_library():
 def annotation_without_a_dtype():
     @tw.kernel
     def k(X: tw.In[M, N], Y: tw.Out[f32, M]):
+        Y[:] = 0.0
+
+    return k
+
+
+@refused("the first entry is a dtype (tw.f32) or a dtype parameter, not 'f32'", 'tw.In["f32", M]', "tw.f32")
+def annotation_with_a_dtype_as_text():
+    @tw.kernel
+    def k(X: tw.In["f32", M], Y: tw.Out[f32, M]):  # type: ignore[valid-type]  # noqa: UP037
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("a dtype parameter, not <class 'numpy.float64'>", "tw.In[np.float64, M]", "tw.f64")
+def annotation_with_a_dtype_of_numpy():
+    @tw.kernel
+    def k(X: tw.In[np.float64, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("torch.complex64 is no dtype of kernels", "tw.In[torch.complex64, M]", "tw.In[tw.f32, M, N]")
+def annotation_with_a_dtype_that_is_not_there():
+    @tw.kernel
+    def k(X: tw.In[torch.complex64, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("Scalar takes one dtype (tw.f32), not 'i32'", 'tw.Scalar["i32"]', "tw.i32")
+def scalar_with_a_dtype_as_text():
+    @tw.kernel
+    def k(n: tw.Scalar["i32"], Y: tw.Out[f32, M]):  # type: ignore[valid-type]  # noqa: UP037
         Y[:] = 0.0
 
     return k

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 import tilewright as tw
+from tilewright.dynamo.dtypes import DTYPE_NAMES
 from tilewright.language import interpreter, registry
 from tilewright.language.interpreter import DataError
 
@@ -1701,3 +1702,14 @@ def test_slice_as_the_index_of_an_atomic_add():
 
     (add,) = (s for s in tw.trace(added, {})["body"][0]["body"] if s["op"] == "atomic_add")
     assert add["index"] == [{"start": "0", "terms": [[0, "1"]]}]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.uint16, torch.bool])
+def test_dtypes_of_torch_in_annotations(dtype):
+    def copied(X: tw.In[dtype, M], n: tw.Scalar[dtype], Y: tw.InOut[dtype, M, M]):
+        for i in tw.parallel(M):
+            Y[i, :] = X[:]
+            Y[i, 0] = n.to(dtype)
+
+    names = [p["dtype"] for p in tw.trace(copied, {})["params"]]
+    assert names == [DTYPE_NAMES[dtype]] * 3

@@ -8,13 +8,13 @@ from .arithmetic import is_size
 from .bounds import Axis
 from .builder import Builder, Tile, describe, show_shape, show_tile
 from .sizes import Size, size
-from .types import DType
+from .types import DType, spelling
 
 
 def dtype_argument(b: Builder, dtype: Any, what: str) -> DType:
     if isinstance(dtype, DType):
         return dtype
-    b.fail(f"{what} takes a dtype, not {describe(dtype)}", "tw.f32, x.dtype or a dtype parameter")
+    b.fail(f"{what} takes a dtype, not {describe(dtype)}", spelling(dtype) or "tw.f32, x.dtype or a dtype parameter")
 
 
 def flag_argument(b: Builder, flag: Any, name: str) -> bool:

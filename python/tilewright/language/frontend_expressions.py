@@ -22,7 +22,7 @@ from .other_names import KEYWORDS, NAMES, instead_of
 from .registry import BUILTINS, METHODS
 from .sizes import Size, size
 from .source import KernelError, source_of
-from .types import DTYPES, DType, DTypeParameter, bool_
+from .types import DTYPES, DType, DTypeParameter, bool_, from_torch, is_torch_dtype
 
 Environment = dict[str, Any]
 
@@ -135,20 +135,11 @@ class Expressions:
                         f"one of {', '.join(n for n in self.b.symbols if '@' not in n) or 'the parameters sizes'}, or a parameter of the size {name}",
                     )
             return arithmetic.plain(value)
-        if str(type(value)) == "<class 'torch.dtype'>":
-            names = {
-                "float32": "f32",
-                "float64": "f64",
-                "bfloat16": "bf16",
-                "float16": "f16",
-                "uint8": "u8",
-                "bool": "bool",
-            }
-            short = str(value).removeprefix("torch.")
-            name = names.get(short, short.replace("uint", "u").replace("int", "i"))
-            if name not in DTYPES:
-                self.fail(f"{value} is no dtype of kernels", ", ".join(f"tw.{n}" for n in DTYPES))
-            return DTYPES[name]
+        if is_torch_dtype(value):
+            dtype = from_torch(value)
+            if dtype is None:
+                self.fail(f"{value} is no dtype of kernels", ", ".join(map(repr, DTYPES.values())))
+            return dtype
         return value
 
     def _Tuple(self, node: ast.Tuple) -> Any:

@@ -13,7 +13,7 @@ from .builder import Builder
 from .other_names import instead_of
 from .parameters import closure_values
 from .sizes import Size
-from .types import DType, DTypeParameter, ScalarType, TensorType
+from .types import DType, DTypeParameter, ScalarType, TensorType, is_torch_dtype
 
 _MISSING = object()
 
@@ -100,7 +100,7 @@ def check_capture(b: Builder, name: str, value: Any) -> Any:
         return value
     if _is_frozen(value):
         return value
-    if hasattr(value, "__name__") or str(type(value)) == "<class 'torch.dtype'>":
+    if hasattr(value, "__name__") or is_torch_dtype(value):
         return value
     b.fail(
         f"{name} is a {type(value).__name__}, which a kernel cannot capture",

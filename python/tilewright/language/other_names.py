@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from .types import DTYPES
+from .types import OTHER_NAMES as DTYPE_NAMES
+
 _DTYPES = {
-    "float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "bfloat16": "bf16", "float16": "f16", "half": "f16",
-    "int64": "i64", "long": "i64", "int32": "i32", "int": "i32", "int16": "i16", "short": "i16", "int8": "i8",
-    "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "byte": "u8", "char": "i8", "bool": "bool_", "int1": "bool_",
+    **{name: repr(DTYPES[ours]) for name, ours in DTYPE_NAMES.items()},
+    "double": "tw.f64", "float": "tw.f32", "half": "tw.f16", "long": "tw.i64", "int": "tw.i32", "short": "tw.i16", "char": "tw.i8",
+    "byte": "tw.u8", "int1": "tw.bool_",
 }  # fmt: skip
 
 #: Their functions that are operators here.
@@ -170,12 +173,12 @@ NAMES: dict[str, str] = {
     "einsum": "x @ y of tiles that tw.permute brings in order, or tw.sum of a product",
     "outer": "x[:, None] * y",
     **_OPERATORS,
-    **{name: f"tw.{ours}" for name, ours in _DTYPES.items()},
+    **_DTYPES,
     **{name: "tw.u8, which integer arithmetic decodes" for name in ("float8e4nv", "float8e5", "float8_e4m3fn", "float8_e5m2")},
 }  # fmt: skip
 
 #: Names that are something else behind a tile.
-METHODS = {name: f"x.to(tw.{ours})" for name, ours in _DTYPES.items()}
+METHODS = {name: f"x.to({ours})" for name, ours in _DTYPES.items()}
 
 _NO_MASK = "no mask: a tile is as long as it is valid; fill= of tw.load and clip= of tw.store for what lies outside, tw.where for the rest"
 
