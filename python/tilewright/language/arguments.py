@@ -61,7 +61,8 @@ def shape_argument(b: Builder, shape: Any, what: str) -> tuple[Size, ...]:
                 b.use_scalars(e.size)
                 result.append(e.size)
             else:
-                b.fail(
+                b.fail_size(
+                    e,
                     f"{what} with a size that is known only from data ({show_tile(e)}): shapes cannot depend on data",
                     "a loop over `tw.range(n)`, whose tiles have the shape [axis]",
                 )

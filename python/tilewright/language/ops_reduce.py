@@ -172,11 +172,14 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     if isinstance(k, Tile) and k.size is not None:
         b.use_scalars(k.size)
         k = plain(k.size)
-    if not is_size(k):
-        b.fail(
+    if isinstance(k, Tile):
+        b.fail_size(
+            k,
             f"tw.topk with k = {describe(k)}: the shape of a tile cannot depend on data",
             "a compile-time int (k: tw.const)",
         )
+    if not is_size(k):
+        b.fail(f"the k of tw.topk is {describe(k)}", "a compile-time int (k: tw.const)")
     along = axis_argument(b, x, axis, "tw.topk")
     if isinstance(k, int) and k < 1:
         b.fail(f"tw.topk with k = {k}", "a positive k")
