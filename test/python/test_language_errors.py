@@ -886,6 +886,43 @@ def data_dependent_shape():
     return k
 
 
+@refused("n is a scalar of u64, and sizes are i64", "tw.zeros((n,))", "n: int")
+def size_of_another_dtype():
+    @tw.kernel
+    def k(Y: tw.Out[f32, 1], n: tw.Scalar[tw.u64]):
+        Y[0] = tw.sum(tw.zeros((n,)))
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "X[:n]", "n: int")
+def slice_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1], n: tw.Scalar[i32]):
+        Y[0] = tw.sum(X[:n])
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "tw.parallel(n.to(tw.i64))", "n: int")
+def grid_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], n: tw.Scalar[i32]):
+        for i in tw.parallel(n.to(tw.i64)):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "tw.topk(X[:], n)", "n: int")
+def topk_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1], n: tw.Scalar[i32]):
+        Y[0] = tw.topk(X[:], n)[0][0]
+
+    return k
+
+
 @refused("is sliced by a number that is known only from data", "X[: Len[0]]", "tw.range(begin, end)")
 def data_dependent_slice():
     @tw.kernel

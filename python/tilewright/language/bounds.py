@@ -35,6 +35,7 @@ class Local:
     end: Size | None  # exclusive; None is unbounded
     tile: int | None = None
     record: dict[str, Any] | None = None  # the `bind` that can be given a smaller end
+    what: str = ""  # what the bound value is, for messages
     names: frozenset[str] = field(default_factory=frozenset)
 
 

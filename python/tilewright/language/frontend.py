@@ -406,8 +406,8 @@ class Frontend(Expressions):
             self.fail("a loop over a range has one variable", "for k in tw.range(K)", s.target)
         name = s.target.id
         ends = [ast.unparse(a) for a in s.iter.args[:2]] if isinstance(s.iter, ast.Call) else []
-        begin = b.to_size(over.begin, "where the loop begins", name=ends[0] if ends else "begin")
-        end = b.to_size(over.end, "where the loop ends", clamp=True, name=ends[-1] if ends else "end")
+        begin = b.to_size(over.begin, "the begin of the loop", name=ends[0] if ends else "begin")
+        end = b.to_size(over.end, "the end of the loop", clamp=True, name=ends[-1] if ends else "end")
 
         def enter() -> Statement:
             axis, record = self._axis(name, begin, end, over.tile, over.scalar, step=over.step)

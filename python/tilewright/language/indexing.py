@@ -138,7 +138,7 @@ def place(
                 reach = reach + (n - 1) * step
             if item.offset is not None:
                 moved = arithmetic.binary(b, "+", item.offset, plain(start))
-                start = b.to_size(moved, f"where the range of {where} starts", end=extent - reach)
+                start = b.to_size(moved, f"the start of the range in {where}", end=extent - reach)
             elif not outside:
                 _require_range(b, start, start + reach, extent, where, verb, item)
             raw.append((start, [(len(shape) + k, step) for k, (_, step) in enumerate(item.terms)]))
@@ -219,7 +219,8 @@ def _slice(b: Builder, s: Slice, extent: Size, where: str, name: str) -> Span | 
             ends.append(default)
             continue
         if isinstance(end, Tile) and end.size is None:
-            b.fail(
+            b.fail_size(
+                end,
                 f"{where} is sliced by a number that is known only from data: shapes cannot depend on data",
                 "`for k in tw.range(begin, end)` and [k], or tw.iota(n) + begin as an index",
             )
@@ -273,6 +274,7 @@ def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str,
         f" {show_size(upper if upper is not None else end)}",
         f"line {line}: {what} {where} up to {{lhs}}, but its size ({show_size(extent)}) is {{rhs}}",
         hint.get(verb, "a range inside of the parameter"),
+        f"{what} {where}, whose size is {show_size(extent)}",
     )
 
 
