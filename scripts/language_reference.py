@@ -141,7 +141,7 @@ def declarations() -> str:
         *([f"`X: tw.{t.__name__}[...]`", _doc(t)] for t in (tw.In, tw.Out, tw.InOut, tw.Scalar)),
         ["`a: float`, `n: int`, `b: bool`", "A run-time number; `float` and `int` are weak. An `int` may name a size: `n: int` beside `tw.Out[tw.f32, n]`."],
         ["`c: tw.const`", _doc(tw.const)],
-        [", ".join(f"`{t!r}`" for t in DTYPES.values()), "The dtypes. In a kernel torch's may be written too, and `tw.f32(x)` is `x.to(tw.f32)`."],
+        [", ".join(f"`{t!r}`" for t in DTYPES.values()), "The dtypes. PyTorch's (`torch.float32`) may be written too, and in a kernel `tw.f32(x)` is `x.to(tw.f32)`."],
         [f"`tw.trace{_signature(tw.trace)}`", _doc(tw.trace)],
         [f"`tw.TensorSpec{_signature(tw.TensorSpec)}`", _doc(tw.TensorSpec)],
         ["`tw.Kernel`", _doc(Kernel)],

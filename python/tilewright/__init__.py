@@ -40,6 +40,9 @@ def __getattr__(name: str) -> Any:
                 return language
             if name in language.__all__:
                 return getattr(language, name)
+            instead = import_module("tilewright.language.other_names").instead_of(name, language.__all__, "tw.{}")
+            if instead:
+                raise AttributeError(f"module 'tilewright' has no attribute {name!r}; write instead: {instead}")
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     value = getattr(import_module(module), name)
     globals()[name] = value

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,14 @@ import pytest
 import torch
 
 import tilewright as tw
+from tilewright.language import other_names, registry
+from tilewright.language.kernel import Kernel
 
 M, N, K, B, L, Unbound = tw.symbols("M N K B L Unbound")
 T = tw.dtypes("T")
 f32, f64, bf16, f16, i32, i64, i8, u8 = tw.f32, tw.f64, tw.bf16, tw.f16, tw.i32, tw.i64, tw.i8, tw.u8
+
+N_BITS = 10**30
 
 CASES: list[Any] = []
 
@@ -508,6 +515,39 @@ def race_of_two_axes():
     return k
 
 
+@refused("it is written at the sum of g and h", "Y[r]", "dimensions of their own")
+def race_through_the_begin_of_a_loop():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M + N]):
+        for g, h in tw.parallel(M, N, tile=(1, 1)):
+            for r in range(g + h, g + h + 1):
+                Y[r] = X[g, h]
+
+    return k
+
+
+@refused("it is written at the sum of i and r", "Y[i.start + r]", "dimensions of their own")
+def race_beyond_the_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M + 4]):
+        for i in tw.parallel(M, tile=4):
+            for r in range(i.size + 1):
+                Y[i.start + r] = X[0]
+
+    return k
+
+
+@refused("the parallel axis g does not move where this store writes", "Y[r]", "g in the index")
+def race_of_loops_that_begin_together():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.InOut[f32, M]):
+        for g in tw.parallel(N, tile=1):
+            for r in range(min(4, g), M):
+                Y[r] = X[r, g]
+
+    return k
+
+
 @refused("every grid point repeats the store of line", "for i in tw.parallel(M)", "inside of the loop")
 def store_before_parallel():
     @tw.kernel
@@ -846,6 +886,43 @@ def data_dependent_shape():
     return k
 
 
+@refused("n is a scalar of u64, and sizes are i64", "tw.zeros((n,))", "n: int")
+def size_of_another_dtype():
+    @tw.kernel
+    def k(Y: tw.Out[f32, 1], n: tw.Scalar[tw.u64]):
+        Y[0] = tw.sum(tw.zeros((n,)))
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "X[:n]", "n: int")
+def slice_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1], n: tw.Scalar[i32]):
+        Y[0] = tw.sum(X[:n])
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "tw.parallel(n.to(tw.i64))", "n: int")
+def grid_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], n: tw.Scalar[i32]):
+        for i in tw.parallel(n.to(tw.i64)):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("n is a scalar of i32, and sizes are i64", "tw.topk(X[:], n)", "n: int")
+def topk_of_another_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1], n: tw.Scalar[i32]):
+        Y[0] = tw.topk(X[:], n)[0][0]
+
+    return k
+
+
 @refused("is sliced by a number that is known only from data", "X[: Len[0]]", "tw.range(begin, end)")
 def data_dependent_slice():
     @tw.kernel
@@ -1112,6 +1189,82 @@ def negative_power_of_integers():
     def k(X: tw.In[i32, M], Y: tw.Out[i32, M]):
         for i in tw.parallel(M):
             Y[i] = X[i] ** -1
+
+    return k
+
+
+@refused("the parameter Y is bf16, and f32 is not converted to it silently", "Y[i]", ".to(T)", X="bf16", Y="bf16")
+def lossy_store_to_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i].to(f32) * 2.0
+
+    return k
+
+
+@refused("the parameter Y is i32, and f32 is not converted to it silently", "tw.store(Y, i, ", ".to(T)", Y="i32")
+def lossy_store_by_a_function():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            tw.store(Y, i, X[i])
+
+    return k
+
+
+@refused("`+` mixes bf16 and i32", "X[i] + C[i]", ".to(T) on the integer operand", X="bf16", Y="bf16")
+def integer_tile_with_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M], C: tw.In[i32, M], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] + C[i]
+
+    return k
+
+
+@refused("f16 before, f32 after the body", "for k in tw.range(K)", ".to(T) on what is assigned, or tw.f32", X="f16")
+def carried_dtype_parameter_changes():
+    @tw.kernel
+    def k(X: tw.In[T, M, K], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            total = tw.zeros((i,), T)
+            for k in tw.range(K):
+                total = total + tw.sum(X[i, k].to(f32), axis=1)
+            Y[i] = total.to(f32)
+
+    return k
+
+
+@refused("total is the number 0.0 before the loop", "", "tw.full(shape, value, T)", X="f16")
+def carried_number_becomes_a_tile_of_a_dtype_parameter():
+    @tw.kernel
+    def k(X: tw.In[T, M, K], Y: tw.Out[T, M]):
+        for i in tw.parallel(M):
+            total = 0.0
+            for k in tw.range(K):
+                total = total + tw.sum(X[i, k], axis=1)
+            Y[i] = total
+
+    return k
+
+
+@refused("the tile that tw.full makes is bf16, and f32 is not converted", "tw.full(", ".to(dtype)", dtype=tw.bf16)
+def lossy_fill_of_a_constant_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], dtype: tw.const):
+        for i in tw.parallel(M):
+            Y[i] = tw.full((i,), X[0], dtype).to(f32)
+
+    return k
+
+
+@refused("the parameter Y is bool, and f32 is not converted to it silently", "Y[i]", ".to(tw.bool_)")
+def lossy_store_to_bool():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[tw.bool_, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i]
 
     return k
 
@@ -1963,6 +2116,243 @@ def print_without_a_text():
     return k
 
 
+@refused("tilewright has no program_id for kernels", "tw.program_id", "tw.parallel(M)")
+def function_of_another_language():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        i = tw.program_id(0)  # type: ignore[attr-defined]
+        Y[i] = X[i]
+
+    return k
+
+
+@refused("a tile has no attribute relu", "X[:].relu", "tw.maximum(x, 0.0)")
+def method_of_another_library():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:].relu()
+
+    return k
+
+
+@refused("a tile has no attribute float", "X[:].float", "x.to(tw.f32)")
+def conversion_of_another_library():
+    @tw.kernel
+    def k(X: tw.In[i32, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:].float()
+
+    return k
+
+
+@refused("the name cdiv is not defined", "cdiv", "tw.parallel(M)")
+def bare_name_of_another_language():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(cdiv(M, 4)):  # type: ignore[name-defined]  # noqa: F821
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("torch.relu cannot be called in a kernel", "torch.relu(X[:])", "tw.maximum(x, 0.0)")
+def function_of_torch_that_is_not_there():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = torch.relu(X[:])
+
+    return k
+
+
+@refused("math.fabs of a run-time value", "math.fabs(X[0])", "tw.abs(x)")
+def function_of_math_at_run_time():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1]):
+        Y[0] = math.fabs(X[0])
+
+    return k
+
+
+@refused("the parameter X has no attribute stride", "X.stride", "X[i, j]")
+def stride_of_a_parameter():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = X[: X.stride(0)]
+
+    return k
+
+
+@refused("the parameter X has no attribute sum", "X.sum", "X[:, :].sum")
+def method_of_a_parameter():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32]):
+        Y[()] = X.sum()
+
+    return k
+
+
+@refused("tilewright has no qqqqqq for kernels", "tw.qqqqqq", "docs/language.md")
+def name_that_is_close_to_nothing():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = tw.qqqqqq(X[:])
+
+    return k
+
+
+@refused("tw.load: got an unexpected keyword argument 'mask'", "tw.load(X, i, mask=True)", "no mask")
+def load_with_a_mask():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.load(X, i, mask=True)  # type: ignore[call-arg]
+
+    return k
+
+
+@refused("tw.stack takes a tuple of tiles, not a tile [M] of f32", "tw.stack(X[:])", "tw.stack((x, y), axis=0)")
+def stack_of_one_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, 1, M]):
+        Y[:, :] = tw.stack(X[:])
+
+    return k
+
+
+@refused("tw.concat takes a tuple of tiles, not a tile [M] of f32", "tw.concat(X[:])", "tw.concat((x, y), axis=0)")
+def concat_of_one_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = tw.concat(X[:])
+
+    return k
+
+
+@refused("keepdims is M, and no compile-time bool", "tw.sum(X[:, :], 1, M)", "keepdims=True")
+def flag_known_at_run_time():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M]):
+        Y[:] = tw.sum(X[:, :], 1, M)
+
+    return k
+
+
+@refused("the seed of random numbers is 0.5", "tw.uniform(0.5, tw.iota(4))", "an integer")
+def seed_that_is_a_float():
+    @tw.kernel
+    def k(Y: tw.Out[f32, 4]):
+        Y[:] = tw.uniform(0.5, tw.iota(4))
+
+    return k
+
+
+@refused("is a number of too many bits", "N_BITS**N_BITS", "64 bits")
+def number_of_too_many_bits():
+    @tw.kernel
+    def k(Y: tw.Out[f32, 4]):
+        Y[:] = N_BITS**N_BITS
+
+    return k
+
+
+# -- pointers ----------------------------------------------------------------------------------------------------------
+
+
+@refused("`+` of the parameter X and the axis i: parameters are tensors, not pointers", "X + i", "X[i]")
+def load_from_a_pointer():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.load(X + i)  # type: ignore[call-arg, operator]
+
+    return k
+
+
+@refused("`+` of the parameter X and a tile [M] of i64", "X + tw.arange(M)", "X[tw.arange(M)]")
+def pointer_with_a_tile_of_offsets():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = tw.load(X + tw.arange(M))  # type: ignore[call-arg, operator]
+
+    return k
+
+
+@refused("`+` of the parameter X and a range of indices", "i * N + X", "X[i, j]")
+def pointer_to_a_matrix():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.load(i * N + X)  # type: ignore[call-arg, operator]
+
+    return k
+
+
+@refused("`-` of the parameter X and 1", "X - 1", "X[i]")
+def pointer_before_a_parameter():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = X - 1  # type: ignore[operator]
+
+    return k
+
+
+@refused("`+` of the parameter Y and the axis i", "Y + i", "Y[i] = value")
+def store_to_a_pointer():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            tw.store(Y + i, X[i])  # type: ignore[call-arg, operator]
+
+    return k
+
+
+@refused("tw.load: missing a required argument: 'index'", "tw.load(X)", "X[i, j]")
+def load_without_an_index():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        Y[:, :] = tw.load(X)  # type: ignore[call-arg]
+
+    return k
+
+
+@refused("tw.load: missing a required argument: 'index'", "tw.load(X[i])", "which is loaded")
+def load_of_a_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = tw.load(X[i])  # type: ignore[call-arg]
+
+    return k
+
+
+@refused("tw.store takes a parameter and an index, not an element", "Y[i, :]", "tw.store(Y, (i, slice(None)), value)")
+def store_to_an_element():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            tw.store(Y[i, :], X[i, :])  # type: ignore[call-arg]
+
+    return k
+
+
+@refused("tw.atomic_add takes a parameter and an index", "Y[0]", "tw.atomic_add(Y, 0, value)")
+def atomic_add_to_an_element():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.InOut[f32, 1]):
+        for i in tw.parallel(M):
+            tw.atomic_add(Y[0], tw.sum(X[i]))  # type: ignore[call-arg]
+
+    return k
+
+
+@refused("slice with 0 arguments", "slice()", "slice(None)")
+def slice_of_nothing():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = tw.load(X, slice())  # type: ignore[call-overload]
+
+    return k
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 
@@ -2011,10 +2401,55 @@ def annotation_with_an_unknown_name():
     return k
 
 
+@refused("module 'tilewright' has no attribute 'float32'", "tw.In[tw.float32, M]", "tw.f32")
+def annotation_with_a_dtype_of_another_library():
+    @tw.kernel
+    def k(X: tw.In[tw.float32, M], Y: tw.Out[f32, M]):  # type: ignore[attr-defined, name-defined]
+        Y[:] = X[:]
+
+    return k
+
+
 @refused("the first entry is a dtype", "tw.In[M, N]")
 def annotation_without_a_dtype():
     @tw.kernel
     def k(X: tw.In[M, N], Y: tw.Out[f32, M]):
+        Y[:] = 0.0
+
+    return k
+
+
+@refused("the first entry is a dtype (tw.f32) or a dtype parameter, not 'f32'", 'tw.In["f32", M]', "tw.f32")
+def annotation_with_a_dtype_as_text():
+    @tw.kernel
+    def k(X: tw.In["f32", M], Y: tw.Out[f32, M]):  # type: ignore[valid-type]  # noqa: UP037
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("a dtype parameter, not <class 'numpy.float64'>", "tw.In[np.float64, M]", "tw.f64")
+def annotation_with_a_dtype_of_numpy():
+    @tw.kernel
+    def k(X: tw.In[np.float64, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("torch.complex64 is no dtype of kernels", "tw.In[torch.complex64, M]", "tw.In[tw.f32, M, N]")
+def annotation_with_a_dtype_that_is_not_there():
+    @tw.kernel
+    def k(X: tw.In[torch.complex64, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:]
+
+    return k
+
+
+@refused("Scalar takes one dtype (tw.f32), not 'i32'", 'tw.Scalar["i32"]', "tw.i32")
+def scalar_with_a_dtype_as_text():
+    @tw.kernel
+    def k(n: tw.Scalar["i32"], Y: tw.Out[f32, M]):  # type: ignore[valid-type]  # noqa: UP037
         Y[:] = 0.0
 
     return k
@@ -2153,3 +2588,102 @@ def test_functions_of_kernels_refuse_to_run_outside():
 def test_unknown_name_of_the_package():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         tw.nonsense  # type: ignore[attr-defined]
+
+
+#: Names of other languages, and what the hint must contain.
+OTHER_NAMES = {
+    "program_id": "tw.parallel",
+    "cdiv": "tw.parallel",
+    "constexpr": "tw.const",
+    "jit": "@tw.kernel",
+    "autotune": "tile=64",
+    "debug_barrier": "second kernel",
+    "device_print": "tw.print",
+    "device_assert": "tw.assert_",
+    "rand": "tw.uniform",
+    "trans": "x.T",
+    "cat": "tw.concat",
+    "flatten": "tw.reshape",
+    "silu": "tw.sigmoid",
+    "softmax": "tw.max(x, axis=1",
+    "mm": "x @ y",
+    "empty": "tw.Out",
+    "float32": "tw.f32",
+    "bfloat16": "tw.bf16",
+    "bool": "tw.bool_",
+    "uint8": "tw.u8",
+    "atomic_max": "tw.atomic_add",
+    "associative_scan": "tw.cumsum",
+    "libdevice": "tw.exp",
+    "numel": "x.shape",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_names_of_other_languages_outside_of_kernels(name):
+    with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; write instead: ")) as caught:
+        getattr(tw, name)
+    assert OTHER_NAMES[name] in str(caught.value)
+
+
+def test_table_of_other_names_is_true():
+    for name, hint in other_names.NAMES.items():
+        assert name not in tw.language.__all__, name
+        for ours in re.findall(r"\btw\.(\w+)", hint):
+            assert ours in tw.language.__all__, hint
+
+
+def test_close_names_of_the_package():
+    with pytest.raises(AttributeError, match=r"write instead: tw\.atomic_add$"):
+        tw.atomicadd  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"write instead: .*tw\.parallel"):
+        tw.progam_id  # type: ignore[attr-defined]
+
+
+def test_kernels_take_no_grid():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = X[:]
+
+    for grid in (4, (4,), lambda meta: (4,)):
+        with pytest.raises(
+            TypeError, match=r"k\[\.\.\.\]: there is no grid to give, tw\.parallel.*write instead: k\(X, Y\)"
+        ):
+            k[grid](torch.ones(3))
+
+
+#: Values of all kinds that an argument may wrongly be, in a kernel with X, i, x = X[i, :] and n.
+KINDS = (
+    "None", "'text'", "i", "X", "x", "tw.iota(i)", "n", "(1, 2)", "()", "0.5", "float('inf')", "M", "True", "-1", "10**30", "tw.f32",
+    "slice(None)", "tw.exp",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", sorted(registry.BUILTINS, key=lambda f: f.__name__), ids=lambda f: f.__name__)
+def test_wrong_arguments_are_kernel_errors(function):
+    """Whatever a function is given, it is refused with a KernelError or does something."""
+    name = function.__name__
+    first = "X" if name in ("load", "store", "atomic_add") else "(x, x)" if name in ("concat", "stack") else "x"
+    calls = [arguments for kind in KINDS for arguments in ((kind,), (first, kind), (first, "1", kind))]
+    refusals = 0
+    for arguments in calls:
+        if name == "to":
+            expression = f"(x if {arguments[0] == 'x'} else {arguments[0]}).to({', '.join(arguments[1:])})"
+        else:
+            expression = f"tw.{name}({', '.join(arguments)})"
+        text = (
+            "def k(X: tw.In[tw.f32, M, N], Y: tw.Out[tw.f32, M, N], n: int):\n    for i in tw.parallel(M):\n"
+            f"        x = X[i, :]\n        v = {expression}\n        Y[i, :] = 0.0\n"
+        )
+        file = f"<{name} {expression}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        scope = {"tw": tw, "M": M, "N": N}
+        exec(compile(text, file, "exec"), scope)
+        try:
+            Kernel(scope["k"]).program({})
+        except tw.KernelError as error:
+            refusals += 1
+            assert error.message and error.line, expression
+        finally:
+            del linecache.cache[file]
+    assert refusals or name == "static_assert"

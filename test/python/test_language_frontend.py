@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 
 import tilewright as tw
-from tilewright.language import interpreter
+from tilewright.dynamo.dtypes import DTYPE_NAMES
+from tilewright.language import interpreter, registry
 from tilewright.language.interpreter import DataError
 
 M, N, K, B, H, L, D, E, P, S, V, G = tw.symbols("M N K B H L D E P S V G")
@@ -1647,3 +1648,68 @@ def test_equal_code_in_two_files_has_two_texts(tmp_path):
     assert first.function.__code__ == second.function.__code__
     assert Path(first.file).name == "equal_code_0.py" and Path(second.file).name == "equal_code_1.py"
     assert "tw.i64" in second.line(6)
+
+
+# -- functions as methods, slices as arguments ---------------------------------------------------------------------------
+
+
+def test_elementwise_functions_are_methods():
+    def by_function(X: tw.In[tw.f32, M], Y: tw.Out[tw.f32, M]):
+        for i in tw.parallel(M):
+            x = X[i]
+            x = tw.clamp(tw.exp(x), 0.5, 2.0)
+            Y[i] = tw.maximum(tw.fma(x, x, x), tw.sigmoid(x)) + tw.where(tw.isnan(x), 1.0, tw.floor(x))
+
+    def by_method(X: tw.In[tw.f32, M], Y: tw.Out[tw.f32, M]):
+        for i in tw.parallel(M):
+            x = X[i]
+            x = x.exp().clamp(0.5, 2.0)
+            Y[i] = x.fma(x, x).maximum(x.sigmoid()) + tw.where(x.isnan(), 1.0, x.floor())
+
+    def operations(function):
+        return [s["op"] for s in tw.trace(function, {})["body"][0]["body"]]
+
+    assert operations(by_function) == operations(by_method)
+
+
+def test_every_elementwise_function_is_a_method():
+    elementwise = {f.__name__ for f in registry.BUILTINS if f.__module__.endswith("ops_elementwise")}
+    assert elementwise - registry.METHODS.keys() == {"where"}
+
+
+def test_slices_as_arguments():
+    def by_brackets(X: tw.In[tw.f32, M, N], Y: tw.InOut[tw.f32, M, N]):
+        for i in tw.parallel(M):
+            x = X[i, :]
+            Y[i, 1 : N - 1] = x[:, 1 : N - 1] + X[i, : N - 2]
+
+    def by_function(X: tw.In[tw.f32, M, N], Y: tw.InOut[tw.f32, M, N]):
+        for i in tw.parallel(M):
+            x = tw.load(X, (i, slice(None)))
+            inner = slice(1, N - 1)
+            tw.store(Y, (i, inner), x[:, inner] + tw.load(X, (i, slice(N - 2))))
+
+    def indices(function):
+        return [(s["op"], s.get("index") or s.get("map")) for s in tw.trace(function, {})["body"][0]["body"]]
+
+    assert indices(by_brackets) == indices(by_function)
+
+
+def test_slice_as_the_index_of_an_atomic_add():
+    def added(X: tw.In[tw.f32, M, N], Y: tw.InOut[tw.f32, N]):
+        for i in tw.parallel(M):
+            tw.atomic_add(Y, (slice(None),), tw.sum(X[i, :], axis=0))
+
+    (add,) = (s for s in tw.trace(added, {})["body"][0]["body"] if s["op"] == "atomic_add")
+    assert add["index"] == [{"start": "0", "terms": [[0, "1"]]}]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.uint16, torch.bool])
+def test_dtypes_of_torch_in_annotations(dtype):
+    def copied(X: tw.In[dtype, M], n: tw.Scalar[dtype], Y: tw.InOut[dtype, M, M]):
+        for i in tw.parallel(M):
+            Y[i, :] = X[:]
+            Y[i, 0] = n.to(dtype)
+
+    names = [p["dtype"] for p in tw.trace(copied, {})["params"]]
+    assert names == [DTYPE_NAMES[dtype]] * 3

@@ -423,3 +423,92 @@ def fork_from_a_fresh_process():
         os.write(write, str(scaled_softmax(torch.ones(2, 3)).sum().item()).encode())
         os._exit(0)
     assert float(os.read(read, 100)) == pytest.approx(2.0)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Ranges and sizes from data
+
+M = tw.symbols("M")
+
+
+@tw.kernel
+def window(X: tw.In[tw.f32, M], Begin: tw.In[tw.i64, 1], Y: tw.Out[tw.f32, N]):
+    for i in tw.parallel(N):
+        Y[i] = X[i + Begin[0]]
+
+
+@tw.kernel
+def first_ones(X: tw.In[tw.f32, M], End: tw.In[tw.i64, N], Y: tw.Out[tw.f32, N]):
+    for i in tw.parallel(N, tile=1):
+        total = 0.0
+        for k in tw.range(End[i]):
+            total += tw.sum(X[k])
+        Y[i] = total
+
+
+@tw.kernel
+def last_ones(X: tw.In[tw.f32, M], Begin: tw.In[tw.i64, N], Y: tw.Out[tw.f32, N]):
+    for i in tw.parallel(N, tile=1):
+        total = 0.0
+        for k in range(Begin[i], M):
+            total += X[k]
+        Y[i] = total
+
+
+@tw.kernel
+def element_of_a_tile(X: tw.In[tw.f32, M], Index: tw.In[tw.i64, N], Y: tw.Out[tw.f32, N]):
+    for i in tw.parallel(N, tile=1):
+        x = X[:]
+        Y[i] = x[Index[i]]
+
+
+@tw.kernel
+def part_of_a_tile(X: tw.In[tw.f32, M], Begin: tw.In[tw.i64, N], Y: tw.Out[tw.f32, N, 2]):
+    tw.static_assert(M >= 2)
+    for i in tw.parallel(N, tile=1):
+        Y[i, :] = tw.slice(X[:], Begin[i], 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value", "wanted"),
+    [
+        (window, -2, "the start of the range in dimension 0 of X is -2, and must be at least 0 and below 5"),
+        (window, 7, "the start of the range in dimension 0 of X is 7, and must be at least 0 and below 5"),
+        (first_ones, 7, r"the end of the loop is 7, .* below 6: a load reads dimension 0 of X, whose size is M \(line \d+\)"),
+        (last_ones, -2, "the begin of the loop is -2, and must not be negative"),
+        (element_of_a_tile, -2, "the index of dimension 0 of the tile is -2, and must be at least 0 and below 5"),
+        (element_of_a_tile, 5, "the index of dimension 0 of the tile is 5, and must be at least 0 and below 5"),
+        (part_of_a_tile, 4, "the start of tw.slice is 4, and must be at least 0 and below 4"),
+    ],
+)  # fmt: skip
+def test_error_of_a_range_from_data_says_of_what(kernel, value, wanted):
+    arguments = [torch.arange(5.0), torch.tensor([value])]
+    if kernel is window:
+        arguments.append(torch.empty(1))
+    with pytest.raises(IndexError, match=f"{kernel.name}: {wanted}"):
+        kernel(*arguments)
+    (finding,) = kernel.check(*arguments)
+    assert finding.kind == "bound" and re.search(wanted, finding.message)
+
+
+def test_scalar_of_u64_says_what_it_takes():
+    @tw.kernel
+    def shifted_by(X: tw.In[tw.u64, M], n: tw.Scalar[tw.u64], Y: tw.Out[tw.u64, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] + n
+
+    @tw.kernel
+    def shifted_by_a_tensor(X: tw.In[tw.u64, M], n: tw.In[tw.u64], Y: tw.Out[tw.u64, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i] + n[()]
+
+    x = torch.ones(2, dtype=torch.uint64)
+    assert shifted_by(x, 2**63 - 1).tolist() == [2**63] * 2
+    refused(
+        lambda: shifted_by(x, 2**63),
+        "n is 9223372036854775808, and a scalar of u64 is given in 63 bits",
+        r"n: tw\.In\[tw\.u64\]",
+    )
+    refused(lambda: shifted_by(x, 2**64), "n is 18446744073709551616, which u64 does not hold")
+    refused(lambda: shifted_by(x, -1), "n is -1, which u64 does not hold")
+    assert shifted_by_a_tensor(x, torch.tensor(2**63, dtype=torch.uint64)).tolist() == [2**63 + 1] * 2

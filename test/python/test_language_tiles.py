@@ -190,3 +190,61 @@ def test_check_finds_results_that_depend_on_tiles_in_ways_that_are_not_followed(
         assert finding.kind == "tile-dependent" and "depending on the tiles that the compiler chooses" in str(finding)
         assert finding.source.startswith("Y[i] = ")
     assert last_tile.check(torch.zeros(4, 37)) == []
+
+
+# -- groups of rows ------------------------------------------------------------------------------------------------------
+
+
+@tw.kernel
+def groups_by_variables(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N], BLOCK: tw.const = 4):
+    for g in tw.parallel((M + BLOCK - 1) // BLOCK, tile=1):
+        r0 = g * BLOCK
+        r1 = min(r0 + BLOCK, M)
+        for r in tw.range(r0, r1):
+            Y[r, :] = X[r, :] * 2
+
+
+@tw.kernel
+def groups_and_one_more(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+    for g in tw.parallel(M // 4 + 1, tile=1):
+        for r in range(min(M, 4 * g), min(M, 4 * g + 4)):
+            Y[r, :] = X[r, :] * 2
+
+
+@tw.kernel
+def groups_counted_from_zero(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+    for g in tw.parallel((M + 3) // 4, tile=1):
+        for r in range(min(4, M - 4 * g)):
+            Y[4 * g + r, :] = X[4 * g + r, :] * 2
+
+
+@tw.kernel
+def rows_of_the_tile(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+    for i in tw.parallel(M, tile=4):
+        for r in range(i.size):
+            Y[i.start + r, :] = X[i.start + r, :] * 2
+
+
+@tw.kernel
+def groups_in_two_dimensions(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+    for g, h in tw.parallel((M + 3) // 4, (N + 3) // 4, tile=(1, 1)):
+        for r in range(4 * g, min(M, 4 * g + 4)):
+            for c in tw.range(4 * h, min(N, 4 * h + 4)):
+                Y[r, c] = X[r, c] * 2
+
+
+GROUPS = (
+    groups_by_variables,
+    groups_and_one_more,
+    groups_counted_from_zero,
+    rows_of_the_tile,
+    groups_in_two_dimensions,
+)
+
+
+@pytest.mark.parametrize("kernel", GROUPS, ids=lambda k: k.name)
+def test_rows_in_groups(kernel):
+    for rows in (0, 1, 4, 5, 37):
+        x = torch.randn(rows, 6)
+        assert torch.equal(kernel(x), x * 2)
+        assert kernel.check(x) == []

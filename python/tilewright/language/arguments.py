@@ -8,13 +8,19 @@ from .arithmetic import is_size
 from .bounds import Axis
 from .builder import Builder, Tile, describe, show_shape, show_tile
 from .sizes import Size, size
-from .types import DType
+from .types import DType, spelling
 
 
 def dtype_argument(b: Builder, dtype: Any, what: str) -> DType:
     if isinstance(dtype, DType):
         return dtype
-    b.fail(f"{what} takes a dtype, not {describe(dtype)}", "tw.f32, x.dtype or a dtype parameter")
+    b.fail(f"{what} takes a dtype, not {describe(dtype)}", spelling(dtype) or "tw.f32, x.dtype or a dtype parameter")
+
+
+def flag_argument(b: Builder, flag: Any, name: str) -> bool:
+    if isinstance(flag, bool):
+        return flag
+    b.fail(f"{name} is {describe(flag)}, and no compile-time bool", f"{name}=True or {name}=False")
 
 
 def axes_argument(b: Builder, x: Tile, axis: Any, what: str) -> list[int]:
@@ -55,7 +61,8 @@ def shape_argument(b: Builder, shape: Any, what: str) -> tuple[Size, ...]:
                 b.use_scalars(e.size)
                 result.append(e.size)
             else:
-                b.fail(
+                b.fail_size(
+                    e,
                     f"{what} with a size that is known only from data ({show_tile(e)}): shapes cannot depend on data",
                     "a loop over `tw.range(n)`, whose tiles have the shape [axis]",
                 )

@@ -51,6 +51,9 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
 }
 
+#: Bits of compile-time integers. More than any dtype has, since they may shrink again.
+LARGEST_CONSTANT = 4096
+
 _UNARY: dict[str, Callable[[Any], Any]] = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
 
 OPERATIONS = {
@@ -150,7 +153,7 @@ def refuse_mix(b: Builder, one: Tile, other: Tile, what: str) -> NoReturn:
         floating = one.dtype if one.dtype.is_float else other.dtype
         b.fail(
             f"{what} mixes {one.dtype.name} and {other.dtype.name}{both}",
-            f".to(tw.{floating.name}) on the integer operand",
+            f".to({floating!r}) on the integer operand",
         )
     b.fail(
         f"{what} mixes {one.dtype.name} and {other.dtype.name}, neither of which holds every value of the other{both}",
@@ -211,6 +214,9 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
 
 
 def of_constants(b: Builder, sign: str, x: Any, y: Any) -> Any:
+    grows = sign in ("**", "<<") and isinstance(x, int) and isinstance(y, int)
+    if grows and y * (x.bit_length() if sign == "**" else 1) > LARGEST_CONSTANT:
+        b.fail(f"`{sign}` of {x} and {y} is a number of too many bits", "a number that 64 bits hold")
     try:
         return PYTHON[sign](x, y)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -420,5 +426,5 @@ def assigned(b: Builder, x: Any, dtype: DType, what: str) -> Tile:
         return b.cast(t, dtype)
     b.fail(
         f"{what} is {dtype.name}, and {t.dtype.name} is not converted to it silently ({show_tile(t)})",
-        f".to(tw.{dtype.name})",
+        f".to({dtype!r})",
     )

@@ -35,6 +35,7 @@ class Local:
     end: Size | None  # exclusive; None is unbounded
     tile: int | None = None
     record: dict[str, Any] | None = None  # the `bind` that can be given a smaller end
+    what: str = ""  # what the bound value is, for messages
     names: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -71,15 +72,23 @@ class Bounds:
         return self._eliminate(self._cancel(e, local), local)
 
     def _cancel(self, e: Size, local: Local) -> Size:
-        """`a - b*(a//b)` is at most b - 1: used where it makes terms of the local's symbols cancel."""
+        """`a - b*(a//b)` is at most b - 1, min(a, b) at most each of them: used where it makes terms of the local's symbols cancel."""
         for term, k in e.terms:
             for atom in term:
+                if isinstance(atom, Op) and atom.kind != "//" and local.names & _symbols(atom):
+                    factor = Size(((tuple(a for a in term if a is not atom), k),))
+                    if not sizes.nonnegative(factor if atom.kind == "min" else -factor):
+                        continue
+                    for side in (atom.lhs, atom.rhs):
+                        without = e - Size(((term, k),)) + factor * side
+                        if not local.names & without.symbols():
+                            return without
                 if isinstance(atom, Op) and atom.kind == "//" and local.names & atom.lhs.symbols():
                     rest = Size(((tuple(a for a in term if a is not atom), -k),))
-                    factor = sizes.divide_exactly(rest, atom.rhs)
-                    if factor is None or not sizes.nonnegative(factor) or not sizes.nonnegative(atom.rhs):
+                    quotient = sizes.divide_exactly(rest, atom.rhs)
+                    if quotient is None or not sizes.nonnegative(quotient) or not sizes.nonnegative(atom.rhs):
                         continue
-                    without = e - Size(((term, k),)) - factor * (atom.lhs - atom.rhs + 1)
+                    without = e - Size(((term, k),)) - quotient * (atom.lhs - atom.rhs + 1)
                     if not local.names & without.symbols():
                         return without
         return e

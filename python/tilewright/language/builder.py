@@ -428,9 +428,12 @@ class Builder:
         record = self.append(
             {"op": "bind", "symbol": number, "value": self.cast(x, i64).id, "min": "0", "loc": self.place()}
         )
+        record["message"] = f"{what} is {{index}}, and must not be negative"
         if end is not None:
-            record["max"] = self.text(end)
-        self.bounds.define(Local(key, None, size(0), None if end is None else end + 1, record=record))
+            record.update(
+                max=self.text(end), message=f"{what} is {{index}}, and must be at least 0 and below {{bound}}"
+            )
+        self.bounds.define(Local(key, None, size(0), None if end is None else end + 1, record=record, what=what))
         return sizes.symbol(key)
 
     def use_scalars(self, e: Size) -> None:
@@ -443,6 +446,19 @@ class Builder:
             if not any(r["lhs"] == "0" and r["rhs"] == rhs for r in self.relations):
                 self.relations.append({"op": "le", "lhs": "0", "rhs": rhs, "message": message})
 
+    def fail_size(self, x: Tile, message: str, hint: str) -> NoReturn:
+        """x is no size: `message` if it is data, and else that it is a scalar parameter of a dtype that sizes do not have."""
+        producer = self.producers.get(x.id, {})
+        while producer.get("op") == "cast":
+            producer = self.producers.get(producer["args"][0], {})
+        if producer.get("op") == "scalar":
+            name, dtype = (self.params[producer["param"]][key] for key in ("name", "dtype"))
+            if dtype != "i64":
+                self.fail(
+                    f"{name} is a scalar of {dtype}, and sizes are i64", f"{name}: int in the kernel's parameters"
+                )
+        self.fail(message, hint)
+
     # -- relations -----------------------------------------------------------------------------------------------------
 
     def relate(self, op: str, lhs: Size, rhs: Size, message: str) -> None:
@@ -454,15 +470,16 @@ class Builder:
         ):
             self.relations.append(relation)
 
-    def require(self, small: Size, large: Size, refusal: str, message: str, hint: str) -> None:
-        """small <= large for all tiles: seen now, or checked when sizes are bound (`message`), or refused now (`refusal`)."""
+    def require(self, small: Size, large: Size, refusal: str, message: str, hint: str, why: str = "") -> None:
+        """small <= large for all tiles: seen now, or checked when sizes are bound (`message`) or values are (for which `why` says what for), or
+        refused now (`refusal`)."""
         gap = large - small
         if self.bounds.proves(gap):
             return
         bound = self.bounds.lower(gap)
         if bound is not None and bound.constant is not None and bound.constant < 0:
             self.fail(refusal, hint)
-        if self._tighten(small, large):
+        if self._tighten(small, large, why):
             return
         lhs, rhs = self.bounds.upper(small), self.bounds.lower(large)
         if bound is None or lhs is None or rhs is None:
@@ -478,7 +495,7 @@ class Builder:
                 count = count * axis.end
         return lhs if count == 1 else sizes.minimum(lhs, lhs * count)
 
-    def _tighten(self, small: Size, large: Size) -> bool:
+    def _tighten(self, small: Size, large: Size, why: str) -> bool:
         """Gives the bound value that `small` depends on the maximum under which small <= large. False if it depends on none."""
         for local in reversed(self.bounds.locals):
             if not local.names & small.symbols():
@@ -500,6 +517,9 @@ class Builder:
                 return False
             limit = limit if local.end is None else sizes.minimum(limit, local.end - 1)
             local.record["max"], local.end = self.text(limit), limit + 1
+            local.record["message"] = f"{local.what} is {{index}}, and must be at least 0 and below {{bound}}"
+            if why:
+                local.record["message"] += f": {why} (line {self.place()[0]})"
             return self.bounds.proves(large - small)
         return False
 
@@ -548,5 +568,7 @@ def describe(x: Any) -> str:
         return repr(x)
     if isinstance(x, tuple):
         return "a tuple"
+    if type(x).__name__ in ("Slice", "Span"):
+        return "a slice" if type(x).__name__ == "Slice" else "a range of indices"
     name = getattr(x, "__name__", None) if callable(x) else None
     return f"the function {name}" if name else f"a {type(x).__name__}"

@@ -406,8 +406,8 @@ class Frontend(Expressions):
             self.fail("a loop over a range has one variable", "for k in tw.range(K)", s.target)
         name = s.target.id
         ends = [ast.unparse(a) for a in s.iter.args[:2]] if isinstance(s.iter, ast.Call) else []
-        begin = b.to_size(over.begin, "where the loop begins", name=ends[0] if ends else "begin")
-        end = b.to_size(over.end, "where the loop ends", clamp=True, name=ends[-1] if ends else "end")
+        begin = b.to_size(over.begin, "the begin of the loop", name=ends[0] if ends else "begin")
+        end = b.to_size(over.end, "the end of the loop", clamp=True, name=ends[-1] if ends else "end")
 
         def enter() -> Statement:
             axis, record = self._axis(name, begin, end, over.tile, over.scalar, step=over.step)
@@ -564,7 +564,7 @@ class Frontend(Expressions):
                 if w.shape:
                     self.fail(
                         f"{n} is the number {describe(v)} before the loop in line {line} and {show_tile(w)} after its body",
-                        f"{n} = tw.full(shape, value, tw.{w.dtype.name}) before the loop",
+                        f"{n} = tw.full(shape, value, {w.dtype!r}) before the loop",
                     )
                 wanted = (w.dtype, False)
             elif isinstance(w, bool):
@@ -603,6 +603,6 @@ class Frontend(Expressions):
         if value.dtype != arg.dtype and not (value.weak and not arg.weak and not value.shape):
             self.fail(
                 f"{name} changes its dtype in the loop in line {line}: {arg.dtype.name} before, {value.dtype.name} after the body",
-                f".to(tw.{arg.dtype.name}) on what is assigned, or tw.{value.dtype.name} before the loop",
+                f".to({arg.dtype!r}) on what is assigned, or {value.dtype!r} before the loop",
             )
         return b.broadcast(self._as(value, arg.dtype, arg.weak, name), arg.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import types
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any, NoReturn
 
-from . import arithmetic, indexing, loops, ops_checks, ops_tile
+from . import arithmetic, indexing, loops, ops_checks, ops_tile, other_names
 from .arithmetic import Span, is_compile_time, is_size
 from .bounds import Axis
 from .builder import Builder, Frame, Param, Tile, describe, show_size, show_tile
@@ -19,10 +18,11 @@ from .frontend_analysis import RETURN, analyse
 from .frontend_names import Capture, attribute, check_capture, is_kernel, look_up
 from .frontend_python import PYTHON
 from .indexing import Slice
+from .other_names import KEYWORDS, NAMES, instead_of
 from .registry import BUILTINS, METHODS
 from .sizes import Size, size
 from .source import KernelError, source_of
-from .types import DTYPES, DType, DTypeParameter, bool_
+from .types import DTYPES, DType, DTypeParameter, bool_, from_torch, is_torch_dtype
 
 Environment = dict[str, Any]
 
@@ -135,20 +135,11 @@ class Expressions:
                         f"one of {', '.join(n for n in self.b.symbols if '@' not in n) or 'the parameters sizes'}, or a parameter of the size {name}",
                     )
             return arithmetic.plain(value)
-        if str(type(value)) == "<class 'torch.dtype'>":
-            names = {
-                "float32": "f32",
-                "float64": "f64",
-                "bfloat16": "bf16",
-                "float16": "f16",
-                "uint8": "u8",
-                "bool": "bool",
-            }
-            short = str(value).removeprefix("torch.")
-            name = names.get(short, short.replace("uint", "u").replace("int", "i"))
-            if name not in DTYPES:
-                self.fail(f"{value} is no dtype of kernels", ", ".join(f"tw.{n}" for n in DTYPES))
-            return DTYPES[name]
+        if is_torch_dtype(value):
+            dtype = from_torch(value)
+            if dtype is None:
+                self.fail(f"{value} is no dtype of kernels", ", ".join(map(repr, DTYPES.values())))
+            return dtype
         return value
 
     def _Tuple(self, node: ast.Tuple) -> Any:
@@ -207,7 +198,17 @@ class Expressions:
     # -- operators -----------------------------------------------------------------------------------------------------
 
     def _BinOp(self, node: ast.BinOp) -> Any:
-        return self.binary(node.op, self.evaluate(node.left), self.evaluate(node.right))
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            for base, offset, part in ((left, right, node.right), (right, left, node.left)):
+                if isinstance(base, Param) and indexing.is_index(offset):
+                    shown = ast.unparse(part) if isinstance(node.op, ast.Add) else "i"
+                    self.fail(
+                        f"`{_BINARY[type(node.op)]}` of the parameter {base.name} and {describe(offset)}: parameters are"
+                        " tensors, not pointers",
+                        indexing.access(base, "", shown),
+                    )
+        return self.binary(node.op, left, right)
 
     def binary(self, operator: ast.operator, x: Any, y: Any) -> Any:
         if isinstance(operator, ast.MatMult):
@@ -328,9 +329,13 @@ class Expressions:
             known = {"shape": tuple(map(arithmetic.plain, base.sizes)), "dtype": base.dtype, "ndim": len(base.sizes)}
             if name in known:
                 return known[name]
+            whole = indexing.example(base, ":")
             self.fail(
                 f"the parameter {base.name} has no attribute {name}",
-                f"{base.name}.shape, {base.name}.dtype, or {base.name}[...] for a tile",
+                f"{whole}.{name}, of a tile"
+                if name in METHODS or name == "T"
+                else NAMES.get(name)
+                or f"{base.name}.shape, {base.name}.dtype, {base.name}.ndim, or {whole} for a tile",
             )
         if is_size(base) and name in ("start", "size", "stop"):  # an axis with tile=1 is its index
             return {"start": base, "size": 1, "stop": base + 1}[name]
@@ -350,15 +355,15 @@ class Expressions:
             return ops_tile.transpose(x)
         if name in METHODS:
             return Method(x, METHODS[name])
-        close = difflib.get_close_matches(name, METHODS, 1)
         hint = (
             f"tw.{name}(x)"
             if name in self.public
-            else f"x.{close[0]}()"
-            if close
-            else ", ".join(["x.T", "x.shape", "x.dtype", *(f"x.{m}()" for m in METHODS)])
+            else other_names.METHODS.get(name) or instead_of(name, METHODS, "x.{}()")
         )
-        self.fail(f"a tile has no attribute {name}", hint)
+        self.fail(
+            f"a tile has no attribute {name}",
+            hint or "x.T, x.shape, x.dtype, x.ndim, or a method that docs/language.md lists",
+        )
 
     def _axis_attribute(self, axis: Axis, name: str) -> Any:
         if name == "start":
@@ -413,6 +418,14 @@ class Expressions:
             return self._static_assert(node)
         args: list[Any] = []
         for a in node.args:
+            if not args and isinstance(a, ast.Subscript) and function in (indexing.store, indexing.atomic_add):
+                base = self.evaluate(a.value)
+                if isinstance(base, Param):
+                    self.fail(
+                        f"tw.{function.__name__} takes a parameter and an index, not an element",
+                        f"tw.{function.__name__}({base.name}, {_as_argument(a.slice)}, value)",
+                        a,
+                    )
             if isinstance(a, ast.Starred):
                 items = self.evaluate(a.value)
                 if not isinstance(items, tuple):
@@ -455,7 +468,7 @@ class Expressions:
             f"{getattr(function, '__module__', '') or ''}.{name} cannot be called in a kernel".lstrip("."),
             f"tw.{name}"
             if name in self.public
-            else "functions of tw, of math on compile-time numbers, and plain Python helpers",
+            else NAMES.get(name) or "functions of tw, of math on compile-time numbers, and plain Python helpers",
         )
 
     def _call_builtin(self, function: FunctionType, args: list[Any], keywords: dict[str, Any]) -> Any:
@@ -466,15 +479,30 @@ class Expressions:
             try:
                 signature.bind(*args, **keywords)
             except TypeError as error:
-                bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-                usage = signature.replace(parameters=bare, return_annotation=signature.empty)
-                self.fail(f"tw.{function.__name__}: {error}", f"tw.{function.__name__}{usage}")
+                self.fail(f"tw.{function.__name__}: {error}", self._usage(function, signature, args, keywords))
             raise
+
+    def _usage(
+        self, function: FunctionType, signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]
+    ) -> str:
+        """What to write instead of a call whose arguments a function does not take."""
+        if function in (indexing.load, indexing.store, indexing.atomic_add) and args:
+            for name in keywords.keys() & KEYWORDS.keys():
+                return KEYWORDS[name]
+            if isinstance(args[0], Param) and len(args) + len(keywords) == 1:
+                return indexing.access(args[0], function.__name__)
+            if isinstance(args[0], Tile) and function is indexing.load:
+                return "the tile itself, which is loaded; tw.load(X, i, fill=0.0) for elements outside of X"
+        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        return f"tw.{function.__name__}{signature.replace(parameters=bare, return_annotation=signature.empty)}"
 
     def _call_math(self, function: Any, args: list[Any], keywords: dict[str, Any]) -> Any:
         name = function.__name__
         if not all(is_compile_time(a) for a in args):
-            self.fail(f"math.{name} of a run-time value", f"tw.{name}" if name in self.public else "a function of tw")
+            self.fail(
+                f"math.{name} of a run-time value",
+                f"tw.{name}" if name in self.public else NAMES.get(name) or "a function of tw",
+            )
         try:
             return function(*args, **keywords)
         except (TypeError, ValueError, OverflowError) as error:
@@ -569,6 +597,16 @@ class Expressions:
 
     def bind(self, target: ast.expr, value: Any) -> None:
         raise NotImplementedError
+
+
+def _as_argument(index: ast.expr) -> str:
+    """The text of an index where no brackets stand around it."""
+    if isinstance(index, ast.Tuple):
+        return f"({', '.join(map(_as_argument, index.elts))})"
+    if isinstance(index, ast.Slice):
+        ends = [ast.unparse(end) if end is not None else "None" for end in (index.lower, index.upper)]
+        return f"slice({', '.join(ends if index.lower is not None else ends[1:])})"
+    return ast.unparse(index)
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from .builder import Builder
+from .other_names import instead_of
 from .parameters import closure_values
 from .sizes import Size
-from .types import DType, DTypeParameter, ScalarType, TensorType
+from .types import DType, DTypeParameter, ScalarType, TensorType, is_torch_dtype
 
 _MISSING = object()
 
@@ -54,11 +54,11 @@ def look_up(
     elif hasattr(builtins, name):
         return getattr(builtins, name)
     else:
-        close = difflib.get_close_matches(name, [*function.__code__.co_varnames, *function.__globals__], 1)
+        around = [*function.__code__.co_varnames, *function.__globals__]
         in_tw = f"tw.{name}" if name in public else ""
         b.fail(
             f"the name {name} is not defined",
-            in_tw or (close[0] if close else f"a parameter, a variable or a constant called {name}"),
+            in_tw or instead_of(name, around) or f"a parameter, a variable or a constant called {name}",
         )
     return check_capture(b, name, value)
 
@@ -100,7 +100,7 @@ def check_capture(b: Builder, name: str, value: Any) -> Any:
         return value
     if _is_frozen(value):
         return value
-    if hasattr(value, "__name__") or str(type(value)) == "<class 'torch.dtype'>":
+    if hasattr(value, "__name__") or is_torch_dtype(value):
         return value
     b.fail(
         f"{name} is a {type(value).__name__}, which a kernel cannot capture",
@@ -126,11 +126,8 @@ def attribute(
         if value.__name__ in ("tilewright", "tilewright.language"):
             if name in public:
                 return public[name]
-            close = difflib.get_close_matches(name, public, 1, 0.5)
-            b.fail(
-                f"tilewright has no {name} for kernels",
-                f"tw.{close[0]}" if close else "a function that docs/language.md lists",
-            )
+            hint = instead_of(name, public, "tw.{}") or "a function that docs/language.md lists"
+            b.fail(f"tilewright has no {name} for kernels", hint)
         if not hasattr(value, name):
             b.fail(f"the module {value.__name__} has no {name}", "a name that it has")
         found = getattr(value, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import arithmetic, loops, ops_elementwise
 from .arithmetic import is_compile_time
 from .builder import Tile, describe, show_tile
+from .indexing import Slice
 from .sizes import Size
 
 if TYPE_CHECKING:
@@ -113,6 +114,13 @@ def _isinstance(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> An
     return isinstance(args[0], args[1])
 
 
+def _slice(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
+    if not 1 <= len(args) <= 3 or keywords:
+        e.fail(f"slice with {len(args)} arguments", "slice(None) for all, slice(end) or slice(begin, end)")
+    begin, end, step = (None, args[0], None) if len(args) == 1 else (*args, None)[:3]
+    return Slice(begin, end, step)
+
+
 def _range(e: Expressions, args: list[Any], keywords: dict[str, Any]) -> Any:
     return loops.python_range(e.b, *args)
 
@@ -126,6 +134,7 @@ PYTHON: dict[Any, Callable[[Expressions, list[Any], dict[str, Any]], Any]] = {
     builtins.max: _extremum("max"),
     builtins.abs: lambda e, args, keywords: ops_elementwise.abs(*args),
     builtins.range: _range,
+    builtins.slice: _slice,
     builtins.print: _print,
     builtins.sum: _sum,
     builtins.isinstance: _isinstance,

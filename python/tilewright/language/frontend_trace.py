@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import builder, finish
@@ -48,7 +49,7 @@ def _trace_once(
     dtypes: dict[str, DType] = {}
     for p in parameters:
         if isinstance(p.type, TensorType) and isinstance(p.type.dtype, DTypeParameter):
-            dtypes[p.type.dtype.name] = DTYPES[spec[p.name].dtype]
+            dtypes[p.type.dtype.name] = _dtype_of(p.type.dtype, spec[p.name])
     frontend = Frontend(b, dtypes, public)
     returns = analyse(source).returns
     if returns is not None:
@@ -81,7 +82,7 @@ def _trace_once(
         b.frames[-1].node = node
         place = [node.lineno, node.col_offset]
         if isinstance(p.type, TensorType):
-            dtype = dtypes[p.type.dtype.name] if isinstance(p.type.dtype, DTypeParameter) else p.type.dtype
+            dtype = _dtype_of(p.type.dtype, spec[p.name])
             param = Param(len(b.params), p.name, p.type, dtype, p.type.sizes)
             params.append(param)
             frontend.env[p.name] = param
@@ -96,7 +97,7 @@ def _trace_once(
                 }
             )
         elif isinstance(p.type, ScalarType):
-            dtype = DTYPES[spec[p.name].dtype] if isinstance(p.type.dtype, DTypeParameter) else p.type.dtype
+            dtype = _dtype_of(p.type.dtype, spec.get(p.name))
             record: Statement = {"name": p.name, "kind": "scalar", "dtype": dtype.name, "loc": place}
             if p.name in b.symbols:
                 record["symbol"] = b.symbols[p.name]
@@ -106,7 +107,8 @@ def _trace_once(
             frontend.env[p.name] = value
             b.params.append(record)
         else:
-            frontend.env[p.name] = frontend.resolve(spec[p.name])
+            value = frontend.resolve(spec[p.name])
+            frontend.env[p.name] = replace(value, parameter=p.name) if isinstance(value, DType) else value
     for p in parameters:
         if isinstance(p.type, TensorType):
             for d in p.type.sizes:
@@ -131,6 +133,13 @@ def _trace_once(
         "body": body,
     }
     return program, tuple(frontend.captures.values())
+
+
+def _dtype_of(declared: DType | DTypeParameter, spec: TensorSpec | None) -> DType:
+    if isinstance(declared, DType):
+        return declared
+    assert spec is not None
+    return replace(DTYPES[spec.dtype], parameter=declared.name)
 
 
 def _ordered_symbols(e: Size) -> list[str]:

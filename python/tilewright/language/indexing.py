@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arithmetic, promotion, sizes
+from .arguments import flag_argument
 from .arithmetic import Span, is_number, is_size, plain, span
-from .bounds import Axis
+from .bounds import Axis, Local
 from .builder import Builder, Param, Statement, Tile, active, describe, show_shape, show_size, show_tile
 from .ops_tile import iota
 from .registry import builtin
@@ -34,6 +35,28 @@ class Place:
     shape: tuple[Size, ...]
     starts: list[Size | None]  # per dimension; None where a value is the index
     terms: list[list[tuple[int, Size]]]
+
+
+def is_index(x: Any) -> bool:
+    """Whether x says where something is in a dimension."""
+    return is_size(x) or isinstance(x, (Axis, Span)) or (isinstance(x, Tile) and x.dtype.is_integer)
+
+
+def example(param: Param, first: str = "i") -> str:
+    """A tile of a parameter, with an index for each dimension."""
+    names = [":"] * len(param.sizes) if first == ":" else [first, *"jklmnpq"]
+    return f"{param.name}[{', '.join(names[: len(param.sizes)]) or '()'}]"
+
+
+def access(param: Param, function: str = "", first: str = "i") -> str:
+    """How a parameter is read or written. `function`: "load", "store", "atomic_add", or what its kind allows."""
+    if len(param.sizes) != 1:
+        first = "i"
+    at = example(param, first)
+    if function == "atomic_add":
+        return f"tw.atomic_add({param.name}, {'(' + at[len(param.name) + 1 : -1] + ')' if len(param.sizes) > 1 else first}, value)"
+    ways = {"load": [at], "store": [f"{at} = value"], "in": [at], "out": [f"{at} = value"]}
+    return " or ".join(ways.get(function or param.type.kind, [at, f"{at} = value"]))
 
 
 def items_of(index: Any) -> list[Any]:
@@ -115,7 +138,7 @@ def place(
                 reach = reach + (n - 1) * step
             if item.offset is not None:
                 moved = arithmetic.binary(b, "+", item.offset, plain(start))
-                start = b.to_size(moved, f"where the range of {where} starts", end=extent - reach)
+                start = b.to_size(moved, f"the start of the range in {where}", end=extent - reach)
             elif not outside:
                 _require_range(b, start, start + reach, extent, where, verb, item)
             raw.append((start, [(len(shape) + k, step) for k, (_, step) in enumerate(item.terms)]))
@@ -196,7 +219,8 @@ def _slice(b: Builder, s: Slice, extent: Size, where: str, name: str) -> Span | 
             ends.append(default)
             continue
         if isinstance(end, Tile) and end.size is None:
-            b.fail(
+            b.fail_size(
+                end,
                 f"{where} is sliced by a number that is known only from data: shapes cannot depend on data",
                 "`for k in tw.range(begin, end)` and [k], or tw.iota(n) + begin as an index",
             )
@@ -250,6 +274,7 @@ def _require_range(b: Builder, start: Size, end: Size, extent: Size, where: str,
         f" {show_size(upper if upper is not None else end)}",
         f"line {line}: {what} {where} up to {{lhs}}, but its size ({show_size(extent)}) is {{rhs}}",
         hint.get(verb, "a range inside of the parameter"),
+        f"{what} {where}, whose size is {show_size(extent)}",
     )
 
 
@@ -335,7 +360,7 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
                 f"{axis.name} in the index, tw.range instead of tw.parallel for {axis.name}, or tw.atomic_add to an InOut",
             )
         for other in b.axes:
-            if other is not axis and len(moving) == 1 and _meet(at.starts, moving[0], name, other):
+            if other is not axis and len(moving) == 1 and _meet(b, at.starts, moving[0], axis, other):
                 b.fail(
                     f"two grid points write the same element of {param.name}: it is written at the sum of {axis.name} and {other.name}, which is"
                     " the same for several of them",
@@ -343,19 +368,31 @@ def _check_race(b: Builder, param: Param, at: Place) -> None:
                 )
 
 
-def _meet(starts: Sequence[Size | None], start: Size, name: str, other: Axis) -> bool:
-    """Whether the symbol and another axis are only seen as their sum (times something): another point then has the same one."""
+def _meet(b: Builder, starts: Sequence[Size | None], start: Size, axis: Axis, other: Axis) -> bool:
+    """Whether a parallel axis and another one are only seen as their sum (times something): another point then has the same one."""
+    (name,) = axis.start.symbols()
     names = [s for s in other.start.symbols() if "@" in s]
     if len(names) != 1 or name in other.begin.symbols() or other.begin.symbols() & {name}:
         return False
     (second,) = names
-    if any(s is None or (s is not start and second in s.symbols()) for s in starts):
+    if other.first == 0 and b.bounds.proves(other.begin) and b.bounds.proves(axis.size - other.end):
+        return False  # the sum stays inside of the axis's tile
+    if any(s is None or (s is not start and second in _origin(b, s, second).symbols()) for s in starts):
         return False
+    start = _origin(b, start, second)
     factors = {}
     for symbol in (name, second):
         without = start.replace(symbol, ZERO)
         factors[symbol] = sizes.divide_exactly(start - without, sizes.symbol(symbol))
-    return factors[name] is not None and factors[name] == factors[second]
+    return factors[name] is not None and factors[name] != 0 and factors[name] == factors[second]
+
+
+def _origin(b: Builder, e: Size, kept: str) -> Size:
+    """e where the loops begin whose begin is part of another axis: what it is as a sum of other axes."""
+    for local in reversed(b.bounds.locals):
+        if local.start != kept and local.start in e.symbols() and any("@" in s for s in local.begin.symbols()):
+            e = e.replace(local.start, local.begin)
+    return e
 
 
 def check_before_parallel(b: Builder, axes: Sequence[Axis], statements: Sequence[Statement]) -> None:
@@ -387,9 +424,19 @@ def _moves(b: Builder, start: Size, name: str, tile: int | None) -> bool:
             return True
         elif "@" in atom:
             local = next((x for x in b.bounds.locals if x.start == atom), None)
-            if local is not None and _moves(b, local.begin, name, tile):
+            if local is not None and _moves(b, _begin(b, local), name, tile):
                 return True
     return False
+
+
+def _begin(b: Builder, local: Local) -> Size:
+    """Where a loop begins if it runs at all: from min(a, c) to at most c it runs only where that is a."""
+    atoms = list(local.begin.atoms())
+    if len(atoms) == 1 and isinstance(atoms[0], Op) and atoms[0].kind == "min" and local.end is not None:
+        for side, limit in ((atoms[0].lhs, atoms[0].rhs), (atoms[0].rhs, atoms[0].lhs)):
+            if local.begin == sizes.minimum(side, limit) and b.bounds.proves(limit - local.end):
+                return side
+    return local.begin
 
 
 def _begins_by(b: Builder, start: Size, number: int) -> bool:
@@ -486,7 +533,7 @@ def _stepped(b: Builder, s: Slice, extent: Size) -> Span:
 
 @builtin
 def load(param: Any, index: Any, fill: Any = None) -> Any:
-    """`tw.load(X, (i - 1, j), fill=0.0)`: as `X[i - 1, j]`, and elements outside of X read as `fill`."""
+    """`tw.load(X, (i - 1, j), fill=0.0)`: as `X[i - 1, j]`, and elements outside of X read as `fill`. A `:` is written `slice(None)` here."""
     b = active("load")
     if not isinstance(param, Param):
         b.fail(
@@ -505,8 +552,7 @@ def store(param: Any, index: Any, value: Any, clip: bool = False) -> None:
             f"tw.store to {describe(param)}",
             "tw.store(parameter, (i, j), value)",
         )
-    if not isinstance(clip, bool):
-        b.fail("clip is not a compile-time bool", "clip=True")
+    flag_argument(b, clip, "clip")
     store_param(b, param, index, value, clip)
 
 

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .frontend_names import Capture
 from .frontend_trace import run_trace
@@ -88,6 +88,12 @@ class Kernel:
         key = signature if isinstance(signature, tuple) else self.specialise(signature)
         found = self._programs.get(_typed(key))
         return found is not None and all(c.unchanged() for c in found[1])
+
+    def __getitem__(self, grid: Any) -> NoReturn:
+        call = f"{self.name}({', '.join(p.name for p in self.parameters)})"
+        raise TypeError(
+            f"{self.name}[...]: there is no grid to give, tw.parallel(...) inside of the kernel is it; write instead: {call}"
+        )
 
     def __repr__(self) -> str:
         return f"<tilewright kernel {self.name}>"

@@ -433,6 +433,12 @@ class LaunchableKernel(Kernel):
                     f"{p.name} is an integer, and {value!r} is given", p, f"int(...), or a parameter {p.name}: float"
                 )
             low, high = _integer_range(p.type)
+            if high < value < 2**64 and p.type.dtype.name == "u64":
+                self.fail(
+                    f"{p.name} is {value}, and a scalar of u64 is given in 63 bits",
+                    p,
+                    f"a number in 0 .. {high}, or a tensor of no dimensions: {p.name}: tw.In[tw.u64]",
+                )
             if not low <= value <= high:
                 self.fail(
                     f"{p.name} is {value}, which {p.type.dtype.name} does not hold", p, f"a number in {low} .. {high}"

@@ -57,7 +57,8 @@ def parallel(*ends: Any, tile: Any = None) -> Any:
         tiles = (tile,) * len(ends)
     for end in ends:
         if isinstance(end, Tile) and end.size is None:
-            b.fail(
+            b.fail_size(
+                end,
                 f"the grid depends on data ({show_tile(end)}): its size must be known when the kernel is called",
                 "a size of a parameter, with the loop over the data inside of the grid point",
             )

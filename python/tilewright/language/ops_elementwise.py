@@ -37,7 +37,7 @@ def _float_function(name: str, meaning: str, number: Callable[[float], float] | 
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{meaning} Floats of any dtype; the result has the dtype and shape of x."
-    return builtin(function)
+    return method(function)
 
 
 exp = _float_function("exp", "e to the power x.", math.exp)
@@ -83,7 +83,7 @@ def _rounding(name: str, meaning: str) -> Callable[[Any], Any]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{meaning} Integers stay as they are; the dtype stays."
-    return builtin(function)
+    return method(function)
 
 
 floor = _rounding("floor", "The largest whole number that is not above x.")
@@ -106,7 +106,7 @@ def abs(x: Any) -> Any:
     return elementwise(b, "abs", (x,), "tw.abs")
 
 
-@builtin
+@method
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), without overflow at either end. Floats."""
     b = active("sigmoid")
@@ -119,19 +119,19 @@ def sigmoid(x: Any) -> Any:
     return b.cast(arithmetic.binary(b, "/", above, arithmetic.binary(b, "+", e, 1.0)), x.dtype, weak=x.weak)
 
 
-@builtin
+@method
 def pow(x: Any, y: Any) -> Any:
     """x to the power y; the same as `x ** y`. Floats; integers with compile-time exponents of 0 .. 64."""
     return arithmetic.binary(active("pow"), "**", x, y)
 
 
-@builtin
+@method
 def atan2(y: Any, x: Any) -> Any:
     """The angle of the point (x, y) in radians. Floats."""
     return _floats("atan2", y, x)
 
 
-@builtin
+@method
 def fmod(x: Any, y: Any) -> Any:
     """C's remainder: it has the sign of x. Floats and integers."""
     b = active("fmod")
@@ -139,13 +139,13 @@ def fmod(x: Any, y: Any) -> Any:
     return elementwise(b, "fmod", (x, y), "tw.fmod")
 
 
-@builtin
+@method
 def copysign(x: Any, y: Any) -> Any:
     """x with the sign of y. Floats."""
     return _floats("copysign", x, y)
 
 
-@builtin
+@method
 def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once. Floats."""
     return _floats("fma", x, y, z)
@@ -161,13 +161,13 @@ def _floats(name: str, *values: Any) -> Tile:
     return elementwise(b, name, values, f"tw.{name}")
 
 
-@builtin
+@method
 def maximum(x: Any, y: Any) -> Any:
     """The larger of two, NaN if one is NaN. Floats and integers."""
     return _choose("maximum", x, y)
 
 
-@builtin
+@method
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of two, NaN if one is NaN. Floats and integers."""
     return _choose("minimum", x, y)
@@ -194,7 +194,7 @@ def _refuse_bool(b: Builder, name: str, values: Sequence[Any], instead: str) -> 
             b.fail(f"tw.{name} of bool", instead)
 
 
-@builtin
+@method
 def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     """x brought into low .. high, either of which may be None; NaN stays."""
     b = active("clamp")
@@ -222,7 +222,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return b.cast(chosen, dtype, weak=weak)
 
 
-@builtin
+@method
 def isnan(x: Any) -> Any:
     """Whether x is NaN, as bool. Floats."""
     b = active("isnan")
@@ -230,7 +230,7 @@ def isnan(x: Any) -> Any:
     return b.emit("ne", (x, x), bool_, x.shape)
 
 
-@builtin
+@method
 def isinf(x: Any) -> Any:
     """Whether x is an infinity, as bool. Floats."""
     b = active("isinf")
@@ -238,7 +238,7 @@ def isinf(x: Any) -> Any:
     return arithmetic.compare(b, "==", abs(x), math.inf)
 
 
-@builtin
+@method
 def isfinite(x: Any) -> Any:
     """Whether x is neither NaN nor an infinity, as bool. Floats."""
     b = active("isfinite")
@@ -256,7 +256,7 @@ def _float_tile(b: Builder, x: Any, name: str) -> Tile:
 # -- conversions --------------------------------------------------------------------------------
 
 
-@builtin
+@method
 def cast(x: Any, dtype: Any) -> Any:
     """x as another dtype: floats to integers truncate, anything to bool is `!= 0`, wider integers to narrower keep the low bits."""
     b = active("cast")

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import arithmetic
-from .arithmetic import is_number
-from .builder import Builder, Tile, active
+from .builder import Builder, Tile, active, describe
 from .registry import builtin
 from .types import f32, i32, i64, u32
 
@@ -55,7 +54,7 @@ def _philox(b: Builder, seed: Any, counter: Sequence[Any]) -> list[Tile]:
     mask = 0xFFFFFFFF
 
     def word(x: Any) -> Any:
-        if is_number(x):
+        if isinstance(x, int):
             return int(x) & mask
         x = b.value(x)
         if not x.dtype.is_integer:
@@ -76,8 +75,11 @@ def _philox(b: Builder, seed: Any, counter: Sequence[Any]) -> list[Tile]:
     def xor(x: Any, y: Any) -> Any:
         return arithmetic.binary(b, "^", x, y)
 
-    seed = b.value(seed) if not is_number(seed) else seed
-    wide_seed = seed if is_number(seed) else b.cast(seed, i64)
+    wide_seed = seed if isinstance(seed, int) else b.value(seed)
+    if isinstance(wide_seed, Tile):
+        if not wide_seed.dtype.is_integer:
+            b.fail(f"the seed of random numbers is {describe(seed)}", "an integer")
+        wide_seed = b.cast(wide_seed, i64)
     k0, k1 = word(wide_seed), word(arithmetic.binary(b, ">>", wide_seed, 32))
     c = [word(x) for x in counter]
     for _ in range(10):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from . import arithmetic, promotion, sizes
-from .arguments import axes_argument, axis_argument
+from .arguments import axes_argument, axis_argument, flag_argument
 from .arithmetic import is_size, plain
 from .builder import Tile, active, describe, show_size
 from .ops_tile import reshape
-from .registry import builtin, method
+from .registry import method
 from .sizes import ONE, size
 from .types import f32, i64
 
@@ -22,6 +22,7 @@ def reduce(kind: str, x: Any, axis: Any, keepdims: bool) -> Tile:
     b = active(kind)
     x = b.value(x)
     what = f"tw.{kind}"
+    flag_argument(b, keepdims, "keepdims")
     axes = axes_argument(b, x, axis, what)
     dtype = x.dtype
     if kind in ("sum", "prod"):
@@ -149,14 +150,13 @@ def cummin(x: Any, axis: int = -1) -> Any:
     return _scan("min", "cummin", x, axis)
 
 
-@builtin
+@method
 def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     """(values, indices) in order along an axis, stable; NaN counts as the largest. Indices are i64."""
     b = active("sort")
     x = b.value(x)
     along = axis_argument(b, x, axis, "tw.sort")
-    if not isinstance(descending, bool):
-        b.fail("descending is not a compile-time bool", "descending=True")
+    flag_argument(b, descending, "descending")
     statement: dict[str, Any] = {"op": "sort", "ids": [], "args": [x.id], "axis": along, "descending": descending}
     values, indices = b.fresh(x.dtype, x.shape, statement), b.fresh(i64, x.shape, statement)
     statement.update(ids=[values.id, indices.id], dtype=x.dtype.name, shape=b.texts(x.shape), loc=b.place())
@@ -164,7 +164,7 @@ def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     return values, indices
 
 
-@builtin
+@method
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along an axis, in order; k is a compile-time int, a size or an int parameter."""
     b = active("topk")
@@ -172,11 +172,14 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     if isinstance(k, Tile) and k.size is not None:
         b.use_scalars(k.size)
         k = plain(k.size)
-    if not is_size(k):
-        b.fail(
+    if isinstance(k, Tile):
+        b.fail_size(
+            k,
             f"tw.topk with k = {describe(k)}: the shape of a tile cannot depend on data",
             "a compile-time int (k: tw.const)",
         )
+    if not is_size(k):
+        b.fail(f"the k of tw.topk is {describe(k)}", "a compile-time int (k: tw.const)")
     along = axis_argument(b, x, axis, "tw.topk")
     if isinstance(k, int) and k < 1:
         b.fail(f"tw.topk with k = {k}", "a positive k")
@@ -187,7 +190,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
         f"line {b.place()[0]}: tw.topk takes {{lhs}} elements of a dimension that has {{rhs}}",
         "k of at most the size of that dimension",
     )
-    values, indices = sort(x, along, descending=largest)
+    values, indices = sort(x, along, descending=flag_argument(b, largest, "largest"))
     shape = tuple(size(k) if d == along else s for d, s in enumerate(x.shape))
     entries = [(0, [(d, 1)]) for d in range(len(shape))]
     return b.view(values, shape, entries), b.view(indices, shape, entries)

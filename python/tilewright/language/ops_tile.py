@@ -19,7 +19,7 @@ from .sizes import ONE, size
 from .types import f32, i32, i64
 
 
-@builtin
+@method
 def matmul(x: Any, y: Any) -> Any:
     """`x @ y` of tiles [.., m, k] and [.., k, n]; leading dimensions broadcast; one of them may be a vector. f32 and f64 give their own
     dtype, bf16 and f16 give f32 (in which they add), i8 gives i32."""
@@ -67,7 +67,7 @@ def matmul(x: Any, y: Any) -> Any:
     return product
 
 
-@builtin
+@method
 def dot(x: Any, y: Any, acc: Any = None) -> Any:
     """`acc + x @ y`; without acc as matmul."""
     product = matmul(x, y)
@@ -131,7 +131,7 @@ def iota(n: Any, dtype: Any = i64) -> Any:
     b = active("iota")
     dtype = dtype_argument(b, dtype, "tw.iota")
     if dtype not in (i64, i32):
-        b.fail(f"tw.iota of {dtype.name}", f"tw.iota(n).to(tw.{dtype.name})")
+        b.fail(f"tw.iota of {dtype.name}", f"tw.iota(n).to({dtype!r})")
     shape = shape_argument(b, n, "tw.iota")
     if len(shape) != 1:
         b.fail("tw.iota takes one size", "tw.iota(n)[:, None] for a column")
@@ -281,12 +281,17 @@ def flip(x: Any, axis: Any = None) -> Any:
     return b.view(x, x.shape, [(s - 1, [(d, -1)]) if d in axes else (0, [(d, 1)]) for d, s in enumerate(x.shape)])
 
 
+def _check_tiles(name: str, tiles: Any) -> None:
+    if not isinstance(tiles, tuple) or not tiles:
+        shown = "an empty one" if tiles == () else describe(tiles)
+        active(name).fail(f"tw.{name} takes a tuple of tiles, not {shown}", f"tw.{name}((x, y), axis=0)")
+
+
 @builtin
 def concat(tiles: Sequence[Any], axis: int = 0) -> Any:
     """Tiles one after another along an axis; other dimensions equal, dtypes as they meet."""
     b = active("concat")
-    if not isinstance(tiles, (tuple, list)) or not tiles:
-        b.fail("tw.concat takes a tuple of tiles", "tw.concat((x, y), axis=0)")
+    _check_tiles("concat", tiles)
     values = [b.value(t) for t in tiles]
     dtype = arithmetic.common_dtype(b, values, "tw.concat")
     along = axis_argument(b, values[0], axis, "tw.concat")
@@ -306,16 +311,20 @@ def concat(tiles: Sequence[Any], axis: int = 0) -> Any:
 @builtin
 def stack(tiles: Sequence[Any], axis: int = 0) -> Any:
     """Tiles of one shape along a new dimension."""
+    _check_tiles("stack", tiles)
     return concat(tuple(expand_dims(t, axis) for t in tiles), axis)
 
 
-@builtin
+@method
 def slice(x: Any, start: Any, size_: Any, axis: int = 0) -> Any:
     """`size_` elements of a tile from `start` along an axis."""
     b = active("slice")
     x = b.value(x)
     along = axis_argument(b, x, axis, "tw.slice")
-    length = shape_argument(b, size_, "tw.slice")[0]
+    lengths = shape_argument(b, size_, "tw.slice")
+    if len(lengths) != 1:
+        b.fail(f"tw.slice of {len(lengths)} sizes", "one size, along one axis")
+    (length,) = lengths
     begin = b.to_size(start, "the start of tw.slice", end=x.shape[along] - length)
     for low, high in ((size(0), begin), (begin + length, x.shape[along])):
         b.require(

@@ -96,12 +96,13 @@ def _annotation(
     try:
         return eval(annotation, function.__globals__, {**scope, **closure_values(function)})
     except Exception as error:
+        why, _, instead = str(error).partition("; write instead: ")
         raise source.error(
-            f"the annotation of {name} cannot be read: {error}",
+            f"the annotation of {name} cannot be read: {why}",
             node.annotation,
             "names that are defined before the kernel"
             if isinstance(error, NameError)
-            else 'tw.In[tw.f32, M, N], or T = tw.dtypes("T") for tw.f32',
+            else instead or 'tw.In[tw.f32, M, N], or T = tw.dtypes("T") for tw.f32',
         ) from None
 
 

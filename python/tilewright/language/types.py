@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import sizes
@@ -11,14 +11,16 @@ from .sizes import Size
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type. `name` is that of `Support/DType.h`; `kind` is "float", "int", "uint" or "bool"."""
+    """An element type. `name` is that of `Support/DType.h`; `kind` is "float", "int", "uint" or "bool". `parameter`: the dtype parameter or
+    constant that it stands for in this specialisation, by which the kernel's author knows it."""
 
     name: str
     bytes: int
     kind: str
+    parameter: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
-        return f"tw.{self.name}" if self.kind != "bool" else "tw.bool_"
+        return self.parameter or (f"tw.{self.name}" if self.kind != "bool" else "tw.bool_")
 
     @property
     def is_float(self) -> bool:
@@ -48,6 +50,31 @@ u8 = DType("u8", 1, "uint")
 bool_ = DType("bool", 1, "bool")
 
 DTYPES: dict[str, DType] = {t.name: t for t in (f64, f32, bf16, f16, i64, i32, i16, i8, u64, u32, u16, u8, bool_)}
+
+
+#: What PyTorch and NumPy call them.
+OTHER_NAMES = {
+    "float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16", "bool": "bool",
+    **{f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def is_torch_dtype(value: Any) -> bool:
+    """Without importing torch."""
+    return str(type(value)) == "<class 'torch.dtype'>"
+
+
+def from_torch(dtype: Any) -> DType | None:
+    """A dtype of PyTorch's as ours; None if kernels have none like it."""
+    return DTYPES.get(OTHER_NAMES.get(str(dtype).removeprefix("torch."), ""))
+
+
+def spelling(value: Any) -> str:
+    """How one writes the dtype that a text, a dtype of NumPy's or a Python type means; "" if it means none."""
+    name = value if isinstance(value, str) else getattr(value, "__name__", None) or getattr(value, "name", None) or ""
+    name = {"float": "f32", "int": "i64", "bool_": "bool"}.get(name, name) if isinstance(name, str) else ""
+    dtype = DTYPES.get(OTHER_NAMES.get(name, name))
+    return repr(dtype) if dtype is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +127,23 @@ class ScalarType:
     weak: bool = False
 
 
+def _dtype(dtype: Any, expected: str) -> DType | DTypeParameter:
+    """A dtype of an annotation. TypeError says what is `expected` and what to write instead."""
+    if isinstance(dtype, (DType, DTypeParameter)):
+        return dtype
+    if is_torch_dtype(dtype):
+        found = from_torch(dtype)
+        if found is None:
+            raise TypeError(f"{dtype} is no dtype of kernels, which are {', '.join(map(repr, DTYPES.values()))}")
+        return found
+    instead = spelling(dtype)
+    raise TypeError(f"{expected}, not {dtype!r}" + (f"; write instead: {instead}" if instead else ""))
+
+
 def _tensor_type(kind: str, items: Any) -> TensorType:
     items = items if isinstance(items, tuple) else (items,)
     dtype, *dims = items or (None,)
-    if not isinstance(dtype, (DType, DTypeParameter)):
-        raise TypeError(f"the first entry is a dtype (tw.f32) or a dtype parameter, not {dtype!r}")
+    dtype = _dtype(dtype, "the first entry is a dtype (tw.f32) or a dtype parameter")
     made = []
     for dim in dims:
         if isinstance(dim, bool) or not isinstance(dim, (int, Size)):
@@ -141,9 +180,7 @@ class Scalar:
     """`Scalar[dtype]`: a run-time number of that dtype."""
 
     def __class_getitem__(cls, dtype: Any) -> ScalarType:
-        if not isinstance(dtype, (DType, DTypeParameter)):
-            raise TypeError(f"Scalar takes one dtype (tw.f32), not {dtype!r}")
-        return ScalarType(dtype)
+        return ScalarType(_dtype(dtype, "Scalar takes one dtype (tw.f32)"))
 
 
 class const:
