@@ -15,6 +15,8 @@
 #include "tilewright/Import/NestAccess.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -44,6 +46,9 @@ struct NotRaised {
 
 /// Computing a value again costs less than memory up to here, in rough vector instructions.
 constexpr unsigned kCheap = 4;
+
+/// So many elements of a sorted dimension are searched for one after another; for more, all are counted.
+constexpr int64_t kMostTurns = 32;
 
 bool isHalf(DType type) { return type == DType::BF16 || type == DType::F16; }
 
@@ -1201,6 +1206,30 @@ private:
 
   //===--- Scans and sorting ---===//
 
+  /// One element of a dimension.
+  static Access at(Access access, unsigned axis, const SizeExpr &position) {
+    access.offset = access.offset + position * access.coefs[axis];
+    access.coefs.erase(access.coefs.begin() + axis);
+    return access;
+  }
+
+  /// `turn(position, whether it is the first)` for the positions below `count`, in order, where positions are known.
+  void inOrder(const SizeExpr &count, const std::function<void(const SizeExpr &, bool)> &turn) {
+    loop::KernelFor first, others;
+    first.axis.start = body.symbolCount++;
+    body.largest.emplace_back();
+    first.axis.end = SizeExpr::min(count, 1);
+    first.body = std::make_unique<Region>(inside([&] { turn(0, true); }));
+    region->items.emplace_back(std::move(first));
+    others.axis.start = body.symbolCount++;
+    body.largest.emplace_back();
+    others.axis.begin = 1;
+    others.axis.end = count;
+    SizeExpr position = SizeExpr::symbol(others.axis.start);
+    others.body = std::make_unique<Region>(inside([&] { turn(position, false); }));
+    region->items.emplace_back(std::move(others));
+  }
+
   /// One step after another along the axis, whole vectors of the other dimensions, which lie side by side.
   void scan(const Statement &s, Value &result) {
     Value source = values[s.args.at(0)];
@@ -1220,36 +1249,15 @@ private:
       damaged("unknown scan " + s.kind);
     Sizes shape = shapeOf(source), rest = shape;
     rest.erase(rest.begin() + s.axis);
-    auto at = [&](const Access &access, const SizeExpr &position) {
-      Access slice = access;
-      slice.offset = slice.offset + position * access.coefs[s.axis];
-      slice.coefs.erase(slice.coefs.begin() + s.axis);
-      return slice;
-    };
-    auto step = [&](const SizeExpr &position, bool first) {
+    inOrder(shape[s.axis], [&](const SizeExpr &position, bool first) {
       Nest nest;
       nest.domain = rest;
-      ExprRef x = pool.load(at(source.expr->access, position), type);
+      ExprRef x = pool.load(at(source.expr->access, s.axis, position), type);
       if (!first)
-        x = pool.make(kind->second.first, type, {pool.load(at(out, position - 1), type), x});
-      nest.stores.push_back({at(out, position), x});
+        x = pool.make(kind->second.first, type, {pool.load(at(out, s.axis, position - 1), type), x});
+      nest.stores.push_back({at(out, s.axis, position), x});
       add(std::move(nest));
-    };
-    unsigned symbol = body.symbolCount++;
-    body.largest.emplace_back();
-    // The first element by itself, if there is one.
-    loop::KernelFor first, others;
-    first.axis.start = symbol;
-    first.axis.end = SizeExpr::min(shape[s.axis], 1);
-    first.body = std::make_unique<Region>(inside([&] { step(0, true); }));
-    region->items.emplace_back(std::move(first));
-    others.axis.start = body.symbolCount++;
-    body.largest.emplace_back();
-    others.axis.begin = 1;
-    others.axis.end = shape[s.axis];
-    SizeExpr position = SizeExpr::symbol(others.axis.start);
-    others.body = std::make_unique<Region>(inside([&] { step(position, false); }));
-    region->items.emplace_back(std::move(others));
+    });
     result.expr = Ex(pool, pool.load(out, type)).to(s.dtype).get();
   }
 
@@ -1262,6 +1270,42 @@ private:
     return select(isNaN(x), int64_t(0x7fffffff), select(bits < 0, bits ^ int64_t(0x7fffffff), bits));
   }
 
+  /// The first elements in order, one after another: each is the next key behind the last one.
+  void sortFirst(const Statement &s, const Value &source, const Value &keys) {
+    Value few{DType::I64, s.shape, nullptr, std::nullopt, false};
+    Access found = allocate(DType::I64, domainOf(few), true), key = keys.expr->access;
+    Sizes domain = shapeOf(source);
+    std::rotate(domain.begin() + s.axis, domain.begin() + s.axis + 1, domain.end());
+    std::rotate(key.coefs.begin() + s.axis, key.coefs.begin() + s.axis + 1, key.coefs.end());
+    inOrder(s.shape[s.axis], [&](const SizeExpr &position, bool first) {
+      Nest nest;
+      nest.kind = Nest::Reduction;
+      nest.reduce = s.descending ? ReduceKind::Max : ReduceKind::Min;
+      nest.domain = domain;
+      nest.reduced = 1;
+      Ex x(pool, pool.load(key, DType::I64));
+      if (!first) {
+        Access last = at(found, s.axis, position - 1);
+        last.coefs.push_back(0);
+        Ex y(pool, pool.load(last, DType::I64));
+        x = s.descending ? select(x < y, x, std::numeric_limits<int64_t>::min())
+                         : select(y < x, x, std::numeric_limits<int64_t>::max());
+      }
+      nest.body = x.get();
+      nest.target = at(found, s.axis, position);
+      add(std::move(nest));
+    });
+    Ex best(pool, pool.load(found, DType::I64));
+    Ex position = (s.descending ? -best : best) & int64_t(0xffffffff);
+    Access value = source.expr->access;
+    value.indirect.push_back({position.get(), value.coefs[s.axis]});
+    value.coefs[s.axis] = 0;
+    values[s.ids[0]] = {source.type, s.shape, pool.load(value, source.type), std::nullopt, false};
+    values[s.ids[1]] = {DType::I64, s.shape, position.get(), std::nullopt, false};
+    for (uint32_t id : s.ids)
+      materialise(values[id]);
+  }
+
   /// Every element's place is the number of elements that come before it: stable, and vectors all the way. Tiles are
   /// short, so that n * n comparisons stay cheap.
   void sort(const Statement &s) {
@@ -1272,12 +1316,16 @@ private:
     Sizes shape = shapeOf(source);
     // Dtypes of up to 32 bits are compared as 64-bit integers that hold the position too: one comparison says it all.
     bool packed = sizeOf(source.type) <= 4;
+    if (s.ids.size() != 2)
+      damaged("sort gives values and indices");
     Value keys = source;
     if (packed) {
       keys.type = DType::I64;
       Ex position(pool, pool.index(s.axis));
       keys.expr = (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? -position : position)).get();
       materialise(keys);
+      if (auto count = s.shape[s.axis].constant(); count && *count <= kMostTurns && !(s.shape[s.axis] == shape[s.axis]))
+        return sortFirst(s, source, keys);
     }
     Access mine = keys.expr->access, other = mine;
     mine.coefs.push_back(0);
@@ -1315,8 +1363,6 @@ private:
       add(std::move(nest));
       return pool.load(out, type);
     };
-    if (s.ids.size() != 2)
-      damaged("sort gives values and indices");
     values[s.ids[0]] = {source.type, s.shape, scatter(source.type, source.expr), std::nullopt, false};
     values[s.ids[1]] = {DType::I64, s.shape, scatter(DType::I64, pool.index(s.axis)), std::nullopt, false};
   }

@@ -339,7 +339,10 @@ class Interpreter:
 
     def _sort(self, statement: Statement) -> tuple[torch.Tensor, torch.Tensor]:
         (source,) = self.args(statement)
-        return semantics.sort(source.data, statement["axis"], bool(statement.get("descending", False)), source.dtype)
+        axis = statement["axis"]
+        both = semantics.sort(source.data, axis, bool(statement.get("descending", False)), source.dtype)
+        values, indices = (t.narrow(axis, 0, self.size(statement["shape"][axis])) for t in both)
+        return values, indices
 
     # ------------------------------------------------------------------------------------------------------------------
     # Memory

@@ -11,10 +11,10 @@ from typing import Any
 from . import arithmetic, promotion, sizes
 from .arguments import axes_argument, axis_argument, flag_argument
 from .arithmetic import is_size, plain
-from .builder import Tile, active, describe, show_size
+from .builder import Builder, Tile, active, describe, show_size
 from .ops_tile import reshape
 from .registry import method
-from .sizes import ONE, size
+from .sizes import ONE, Size, size
 from .types import f32, i64
 
 
@@ -155,11 +155,15 @@ def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     """(values, indices) in order along an axis, stable; NaN counts as the largest. Indices are i64."""
     b = active("sort")
     x = b.value(x)
-    along = axis_argument(b, x, axis, "tw.sort")
-    flag_argument(b, descending, "descending")
+    return _sorted(b, x, axis_argument(b, x, axis, "tw.sort"), flag_argument(b, descending, "descending"))
+
+
+def _sorted(b: Builder, x: Tile, along: int, descending: bool, count: Size | None = None) -> tuple[Tile, Tile]:
+    """The first `count` elements in order, or all."""
+    shape = tuple(count if d == along and count is not None else s for d, s in enumerate(x.shape))
     statement: dict[str, Any] = {"op": "sort", "ids": [], "args": [x.id], "axis": along, "descending": descending}
-    values, indices = b.fresh(x.dtype, x.shape, statement), b.fresh(i64, x.shape, statement)
-    statement.update(ids=[values.id, indices.id], dtype=x.dtype.name, shape=b.texts(x.shape), loc=b.place())
+    values, indices = b.fresh(x.dtype, shape, statement), b.fresh(i64, shape, statement)
+    statement.update(ids=[values.id, indices.id], dtype=x.dtype.name, shape=b.texts(shape), loc=b.place())
     b.append(statement)
     return values, indices
 
@@ -190,7 +194,4 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
         f"line {b.place()[0]}: tw.topk takes {{lhs}} elements of a dimension that has {{rhs}}",
         "k of at most the size of that dimension",
     )
-    values, indices = sort(x, along, descending=flag_argument(b, largest, "largest"))
-    shape = tuple(size(k) if d == along else s for d, s in enumerate(x.shape))
-    entries = [(0, [(d, 1)]) for d in range(len(shape))]
-    return b.view(values, shape, entries), b.view(indices, shape, entries)
+    return _sorted(b, x, along, flag_argument(b, largest, "largest"), size(k))

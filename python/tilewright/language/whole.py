@@ -471,6 +471,8 @@ class _Evaluator:
         self.supported(s, x.dtype)
         axis, descending = self.lead_count + s["axis"], bool(s.get("descending", False))
         values, indices = torch.sort(x.data, dim=axis, descending=descending, stable=True)
+        count = self.shape(s)[0][s["axis"]]
+        values, indices = values.narrow(axis, 0, count), indices.narrow(axis, 0, count)
         return self._make(s, values), self._make(s | {"dtype": "i64"}, indices)
 
     # -- memory --------------------------------------------------------------------------------------------------------
