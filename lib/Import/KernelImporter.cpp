@@ -1261,8 +1261,12 @@ private:
     result.expr = Ex(pool, pool.load(out, type)).to(s.dtype).get();
   }
 
-  /// An I64 that fits 32 bits (u32: 33) and is in the order of x: equal zeros, NaN last.
+  static constexpr int64_t kLowHalf = 0xffffffff;
+
+  /// An I64 of the range of I32, in the order of x: equal zeros, NaN last.
   static Ex orderOf(Ex x) {
+    if (x.type() == DType::U32)
+      return x.to(DType::I64) - (int64_t(1) << 31);
     if (!isFloat(x.type()))
       return x.to(DType::I64);
     x = x.to(DType::F32);
@@ -1296,7 +1300,7 @@ private:
       add(std::move(nest));
     });
     Ex best(pool, pool.load(found, DType::I64));
-    Ex position = (s.descending ? -best : best) & int64_t(0xffffffff);
+    Ex low = best & kLowHalf, position = s.descending ? kLowHalf - low : low;
     Access value = source.expr->access;
     value.indirect.push_back({position.get(), value.coefs[s.axis]});
     value.coefs[s.axis] = 0;
@@ -1322,7 +1326,7 @@ private:
     if (packed) {
       keys.type = DType::I64;
       Ex position(pool, pool.index(s.axis));
-      keys.expr = (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? -position : position)).get();
+      keys.expr = (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? kLowHalf - position : position)).get();
       materialise(keys);
       if (auto count = s.shape[s.axis].constant(); count && *count <= kMostTurns && !(s.shape[s.axis] == shape[s.axis]))
         return sortFirst(s, source, keys);
