@@ -2101,6 +2101,66 @@ def unknown_parameter():
     return k
 
 
+@refused("the space has X, which is no compile-time constant of k", "X: tw.In[f32, M]", "X: tw.const")
+def space_of_a_tensor():
+    @tw.kernel(space={"X": (1, 2)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space has block, which is no compile-time constant of k", "", "BLOCK")
+def space_of_another_name():
+    @tw.kernel(space={"block": (1, 2)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK is empty", "BLOCK: tw.const", "(32, 64, None)")
+def space_without_members():
+    @tw.kernel(space={"BLOCK": ()})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK has a value twice", "BLOCK: tw.const", "once")
+def space_with_a_value_twice():
+    @tw.kernel(space={"BLOCK": (4, 8, 4)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK has a list, which is not hashable", "BLOCK: tw.const", "tuples")
+def space_with_a_list():
+    @tw.kernel(space={"BLOCK": ([4], [8])})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the default 16 of BLOCK is not in its space", "BLOCK: tw.const", "one of 4, 8, None")
+def default_outside_of_the_space():
+    @tw.kernel(space={"BLOCK": (4, 8, None)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 16):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
 # -- the rest of what an error says ------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .launch import Compiled, LaunchableKernel
+from .tuning import Choice
 
 #: In order: what a kernel is on its way to machine code. The name of a pass (docs/tile-dialect.md) is a stage too.
 STAGES = ("program", "nests", "fusion", "groups", "structure", "tile", "passes", "asm")
@@ -153,6 +154,7 @@ class Explanation:
     making: Making
     seconds: float | None = None
     sizes: dict[str, int] = field(default_factory=dict)
+    tuned: Choice | None = None  # of a kernel with a space
 
     def _value(self, text: str) -> int | None:
         from .size_text import evaluate
@@ -169,6 +171,8 @@ class Explanation:
             what = p["kind"] if p["kind"] == "scalar" else f"{p['kind']} [{', '.join(p['sizes'])}] {p['layout']}"
             lines.append(f"  {p['name']}: {p['dtype']} {what}")
         lines.append("  " + ", ".join(f"s{i} = {name}" for i, name in enumerate(program["symbols"])))
+        if self.tuned is not None:
+            lines.append(f"  {self.tuned}")
         if report["structured"]:
             lines += [
                 "one kernel with the program's own control flow, since it is more than loop nests:",
@@ -213,9 +217,10 @@ def explain(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Explanation:
     bound = kernel._bind(args, kwargs, complete=False)
     given = {p.name: v for p, v in zip(kernel.parameters, bound, strict=True) if isinstance(v, torch.Tensor)}
     making = make(kernel, *args, **kwargs)
+    tuned = kernel.tuned(*args, **kwargs) if any(p.space for p in kernel.parameters) else None
     needed = [p.name for p in kernel.parameters if p.kind in ("in", "inout")]
     if not given or any(name not in given for name in needed):
-        return Explanation(kernel, making)
+        return Explanation(kernel, making, tuned=tuned)
     sizes = {}
     for p in making.compiled.program["params"]:
         if p["name"] in given:
@@ -228,4 +233,4 @@ def explain(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Explanation:
         if any(t.device.type == "npu" for t in given.values()):
             torch.npu.synchronize()
 
-    return Explanation(kernel, making, _median(run), sizes)
+    return Explanation(kernel, making, _median(run), sizes, tuned)
