@@ -174,7 +174,8 @@ class Store:
         }
         root = switches.cache_directory()
         folder = f"{kernel.name}-{_digest(json.dumps(self.holds_for, sort_keys=True))}"
-        self.folder = None if root is None else Path(root) / FOLDER / folder
+        # As for programs: a relative path would be another folder in each process.
+        self.folder = Path(root) / FOLDER / folder if root is not None and root.startswith("/") else None
         self.results: dict[str, Saved] = dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, Saved]]:
