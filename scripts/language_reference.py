@@ -60,7 +60,7 @@ CALLS = {
     "`tw.fmod`": "tw.fmod(x, x)",
     "`tw.copysign`": "tw.copysign(x, x)",
     "`tw.fma`": "tw.fma(x, x, x)",
-    "values of `tw.sort`, `tw.topk`": "tw.sort(x)[0]",
+    "values of `tw.sort`, `tw.topk`, `tw.associative_scan`": "tw.sort(x)[0]",
     "what only moves elements": "tw.transpose(x)",
 }
 #: Functions without a row of their own: they take no tile, any, or say their dtype.
@@ -68,7 +68,7 @@ UNTYPED = {
     *("parallel", "range", "static_range", "load", "store", "atomic_add", "assert_", "static_assert", "print"),
     *("full", "zeros", "ones", "full_like", "zeros_like", "iota", "indices", "arange", "cast", "to", "bitcast"),
     *("philox", "random_bits", "uniform", "matmul", "dot", "pow", "maximum", "minimum", "clamp", "where", "atan2", "fmod"),
-    *("copysign", "fma", "sort", "topk"),
+    *("copysign", "fma", "sort", "topk", "associative_scan"),
     *("broadcast_to", "expand", "reshape", "permute", "transpose", "squeeze", "expand_dims", "flip", "concat", "stack", "slice"),
 }  # fmt: skip
 

@@ -1,4 +1,7 @@
-"""Transposes: Y[n, m] = X[m, n], and heads before positions, Y[b, h, l, d] = X[b, l, h, d]."""
+"""Transposes: Y[n, m] = X[m, n], and heads before positions, Y[b, h, l, d] = X[b, l, h, d].
+
+`transpose_tuned` leaves its tiles to tuning: `transpose_tuned.tune(x)` measures the space once, calls use what it has saved.
+"""
 
 import torch
 from gallery import Case
@@ -15,6 +18,12 @@ def transpose(X: tw.In[T, M, N], Y: tw.Out[T, N, M]):
         Y[j, i] = X[i, j].T
 
 
+@tw.kernel(space={"ROWS": (None, 16, 64, 256), "COLUMNS": (None, 16, 64)})
+def transpose_tuned(X: tw.In[T, M, N], Y: tw.Out[T, N, M], ROWS: tw.const = None, COLUMNS: tw.const = None):
+    for i, j in tw.parallel(M, N, tile=(ROWS, COLUMNS)):
+        Y[j, i] = X[i, j].T
+
+
 @tw.kernel
 def transpose_heads(X: tw.In[T, B, M, N, D], Y: tw.Out[T, B, N, M, D]):
     for b, i, j in tw.parallel(B, M, N):
@@ -28,10 +37,10 @@ def _draw(draw, dtype, *shape):
     return draw.normal(*shape, dtype=dtype, scale=1.0 if dtype.is_floating_point else 40.0)
 
 
-CASES = [
-    Case(
-        "transpose",
-        transpose,
+def _case(kernel):
+    return Case(
+        kernel.name,
+        kernel,
         sizes=lambda draw: {"M": draw.size(300), "N": draw.size(300)},
         arguments=lambda draw, n, dtype: {
             "X": _draw(draw, dtype, n.M, n.N),
@@ -42,7 +51,12 @@ CASES = [
         tolerance=0,
         bench=({"M": 128, "N": 128}, {"M": 4096, "N": 4096}),
         peer=lambda a: a.Y.copy_(a.X.T),
-    ),
+    )
+
+
+CASES = [
+    _case(transpose),
+    _case(transpose_tuned),
     Case(
         "transpose_heads",
         transpose_heads,

@@ -89,6 +89,18 @@ def dump_directory() -> str | None:
     return get("TILEWRIGHT_DUMP")
 
 
+def cache_directory() -> str | None:
+    """Where compiled programs and tuning results are kept between processes: TILEWRIGHT_CACHE, resolved; None if switched off, or without a home."""
+    text = get("TILEWRIGHT_CACHE")
+    if text is not None:
+        return None if text == "off" else text
+    for variable, below in (("XDG_CACHE_HOME", ""), ("HOME", "/.cache")):
+        root = os.environ.get(variable, "")
+        if root.startswith("/"):
+            return f"{root}{below}/tilewright"
+    return None
+
+
 def check() -> None:
     """Raises ValueError for a value that its switch does not know; warns once of a TILEWRIGHT_ variable that is no switch."""
     for name in SWITCHES:

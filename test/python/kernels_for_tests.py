@@ -134,3 +134,45 @@ def scaled_backward(
 def sum_in_child(kernel, queue):
     """What another process runs."""
     queue.put(kernel(torch.ones(2, 3)).sum().item())
+
+
+@tw.kernel(space={"BLOCK": (4, 8, None), "SPLIT": (False, True)})
+def tuned_rows(
+    X: tw.In[T, M, N],
+    Y: tw.Out[T, M, N],
+    scale: float = 1.0,
+    SPLIT: tw.const = False,
+    *,
+    BLOCK: tw.const,
+    shift: tw.const = 0,
+):
+    for i in tw.parallel(M, tile=BLOCK):
+        if SPLIT:
+            for j in tw.range(N):
+                Y[i, j] = X[i, j] * scale + shift
+        else:
+            Y[i, :] = X[i, :] * scale + shift
+
+
+@tw.kernel(space={"BLOCK": (16, 32)})
+def tuned_update(X: tw.In[tw.f32, M], Total: tw.InOut[tw.f32, M], Y: tw.Out[tw.f32, M], BLOCK: tw.const):
+    for i in tw.parallel(M, tile=BLOCK):
+        Y[i] = X[i] + Total[i]
+        Total[i] = Total[i] + 1.0
+
+
+def constants_in_use(kernel, *args, **kwargs):
+    """The tuned constants of the specialisation that a first call makes."""
+    before = len(kernel.compiled)
+    kernel(*args, **kwargs)
+    assert len(kernel.compiled) == before + 1
+    return {name: value for name, value in kernel.compiled[-1].signature if name in ("BLOCK", "SPLIT")}
+
+
+def tuned_in_child(kernel, shapes, queue):
+    told = []
+    for shape in shapes:
+        x = torch.randn(shape)
+        choice = kernel.tuned(x)
+        told.append((choice.source, choice.constants, constants_in_use(kernel, x)))
+    queue.put(told)

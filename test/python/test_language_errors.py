@@ -1889,6 +1889,140 @@ def _first_large(x):
         return x
 
 
+# -- functions that scans are given ------------------------------------------------------------------------------------
+
+
+def _wider(a, b):
+    return a.to(f64) + b.to(f64)
+
+
+def _one(p, q):
+    return p[0] + q[0]
+
+
+def _nothing(a, b):
+    return None
+
+
+def _add(a, b):
+    return a + b
+
+
+def _with_total(a, b):
+    return a + tw.sum(b)
+
+
+def _with_last(a, b):
+    return a + tw.flip(b, axis=1)
+
+
+def _column(a, b):
+    return (a + b)[:, :, None]
+
+
+SCANNED = "the function of tw.associative_scan "
+
+
+@refused(SCANNED + "returns f64 for f32", "tw.associative_scan", ".to(tw.f32)")
+def scan_that_changes_the_dtype():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _wider)
+
+    return k
+
+
+@refused(SCANNED + "moves elements of a tile", "tw.associative_scan", "arithmetic")
+def scan_that_changes_the_shape():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _column)
+
+    return k
+
+
+@refused(SCANNED + "uses sum: it works element by element", "tw.associative_scan", "arithmetic")
+def scan_with_a_sum():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _with_total)
+
+    return k
+
+
+@refused(SCANNED + "moves elements of a tile", "tw.associative_scan", "arithmetic")
+def scan_with_a_flip():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _with_last)
+
+    return k
+
+
+@refused(SCANNED + "returns None", "tw.associative_scan", "a tile")
+def scan_that_returns_nothing():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _nothing)
+
+    return k
+
+
+@refused(SCANNED + "returns a tile", "tw.associative_scan", "a tuple of 2 tiles")
+def scan_of_a_tuple_that_returns_a_tile():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan((X[i, :], X[i, :]), _one)[0]
+
+    return k
+
+
+@refused("tw.associative_scan of tiles of several shapes", "tw.associative_scan", "tw.broadcast_to")
+def scan_of_several_shapes():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan((X[i, :], X[i, 0:1]), _one)[0]
+
+    return k
+
+
+@refused("tw.associative_scan along axis 2 of a tile [i, N]", "tw.associative_scan", "an axis in")
+def scan_along_no_axis():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _add, axis=2)
+
+    return k
+
+
+@refused("2.0 is called, and it is no function", "tw.associative_scan", "a helper")
+def scan_with_a_number():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], 2.0)
+
+    return k
+
+
+@refused(ANY_TILE, "tw.associative_scan")
+def scan_along_a_tile_that_the_compiler_chooses():
+    @tw.kernel
+    def k(X: tw.In[f32, M, N], Y: tw.Out[f32, M, N]):
+        for i in tw.parallel(M):
+            Y[i, :] = tw.associative_scan(X[i, :], _add, axis=0)
+
+    return k
+
+
 # -- names from around the kernel --------------------------------------------------------------------------------------
 
 WEIGHTS = torch.ones(3)
@@ -2532,6 +2666,66 @@ def unknown_parameter():
     @tw.kernel
     def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
         Y[:] = X[:]
+
+    return k
+
+
+@refused("the space has X, which is no compile-time constant of k", "X: tw.In[f32, M]", "X: tw.const")
+def space_of_a_tensor():
+    @tw.kernel(space={"X": (1, 2)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(M):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space has block, which is no compile-time constant of k", "", "BLOCK")
+def space_of_another_name():
+    @tw.kernel(space={"block": (1, 2)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK is empty", "BLOCK: tw.const", "(32, 64, None)")
+def space_without_members():
+    @tw.kernel(space={"BLOCK": ()})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK has a value twice", "BLOCK: tw.const", "once")
+def space_with_a_value_twice():
+    @tw.kernel(space={"BLOCK": (4, 8, 4)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 4):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the space of BLOCK has a list, which is not hashable", "BLOCK: tw.const", "tuples")
+def space_with_a_list():
+    @tw.kernel(space={"BLOCK": ([4], [8])})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
+
+    return k
+
+
+@refused("the default 16 of BLOCK is not in its space", "BLOCK: tw.const", "one of 4, 8, None")
+def default_outside_of_the_space():
+    @tw.kernel(space={"BLOCK": (4, 8, None)})
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M], BLOCK: tw.const = 16):
+        for i in tw.parallel(M, tile=BLOCK):
+            Y[i] = X[i]
 
     return k
 

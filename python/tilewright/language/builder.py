@@ -6,7 +6,7 @@ import ast
 import contextlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -105,6 +105,9 @@ class Builder:
         self.aliases: dict[int, int] = {}  # arguments of loops that turned out not to be carried -> their values
         self.kernel_symbols = 0  # how many symbols are the kernel's own
         self._views: dict[int, tuple[Tile, tuple[ViewEntry, ...]]] = {}
+        self.call: Callable[
+            [Any, list[Any], dict[str, Any]], Any
+        ]  # the front end's call of a function that is given to a function
         self._next_id = 0
         self.shapes: dict[int, tuple[Size, ...]] = {}  # of every value
         self.sizes_of_texts: dict[str, Size] = {}

@@ -75,6 +75,7 @@ class Expressions:
 
     def __init__(self, builder: Builder, dtypes: dict[str, DType], public: dict[str, Any]) -> None:
         self.b = builder
+        builder.call = self.call
         self.dtypes = dtypes
         self.public = public
         self.env: Environment = {}

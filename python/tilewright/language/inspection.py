@@ -18,6 +18,7 @@ import torch
 
 from ..freezing import is_frozen
 from .launch import Compiled, LaunchableKernel
+from .tuning import Choice
 
 #: In order: what a kernel is on its way to machine code. The name of a pass (docs/tile-dialect.md) is a stage too.
 STAGES = ("program", "nests", "fusion", "groups", "structure", "tile", "passes", "asm")
@@ -163,6 +164,7 @@ class Explanation:
     seconds: float | None = None
     keeps: bool = False  # whether packed copies of its operands outlive a call
     symbols: dict[str, int] = field(default_factory=dict)  # sizes and strides, by the report's names (s0, ..)
+    tuned: Choice | None = None  # of a kernel with a space
 
     def _value(self, text: str) -> int:
         from .size_text import evaluate
@@ -182,6 +184,8 @@ class Explanation:
             what = p["kind"] if p["kind"] == "scalar" else f"{p['kind']} [{', '.join(p['sizes'])}] {p['layout']}"
             lines.append(f"  {p['name']}: {p['dtype']} {what}")
         lines.append("  " + ", ".join(f"s{i} = {name}" for i, name in enumerate(program["symbols"])))
+        if self.tuned is not None:
+            lines.append(f"  {self.tuned}")
         if report["structured"]:
             lines += [
                 "one kernel with the program's own control flow, since it is more than loop nests:",
@@ -225,9 +229,10 @@ def explain(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Explanation:
     bound = kernel._bind(args, kwargs, complete=False)
     given = {p.name: v for p, v in zip(kernel.parameters, bound, strict=True) if isinstance(v, torch.Tensor)}
     making = make(kernel, *args, **kwargs)
+    tuned = kernel.tuned(*args, **kwargs) if any(p.space for p in kernel.parameters) else None
     needed = [p.name for p in kernel.parameters if p.kind in ("in", "inout")]
     if not given or any(name not in given for name in needed):
-        return Explanation(kernel, making)
+        return Explanation(kernel, making, tuned=tuned)
     symbols: dict[str, int] = {}
     for entry in making.report["inputs"]:
         tensor = given.get(entry["name"])
@@ -245,4 +250,4 @@ def explain(kernel: LaunchableKernel, *args: Any, **kwargs: Any) -> Explanation:
             torch.npu.synchronize()
 
     keeps = any(t.device.type == "npu" or is_frozen(t) for t in given.values())
-    return Explanation(kernel, making, _median(run), keeps, symbols)
+    return Explanation(kernel, making, _median(run), keeps, symbols, tuned)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from .frontend_names import Capture
 from .frontend_trace import run_trace
@@ -99,9 +99,19 @@ class Kernel:
         return f"<tilewright kernel {self.name}>"
 
 
-def kernel(function: Callable[..., Any]) -> LaunchableKernel:
-    """Decorator: makes a Python function over tiles a kernel."""
+@overload
+def kernel(function: Callable[..., Any]) -> LaunchableKernel: ...
+@overload
+def kernel(*, space: Mapping[str, Iterable[Any]]) -> Callable[[Callable[..., Any]], LaunchableKernel]: ...
+def kernel(function: Callable[..., Any] | None = None, *, space: Mapping[str, Iterable[Any]] | None = None) -> Any:
+    """Decorator: makes a Python function over tiles a kernel. `@tw.kernel(space={"BLOCK": (32, 64, None)})` says which values of compile-time
+    constants `kernel.tune` tries."""
     from .launch import LaunchableKernel
 
     # Under `from __future__ import annotations` the names in annotations are no closure variables: they are looked up where the kernel stands.
-    return LaunchableKernel(function, sys._getframe(1).f_locals)
+    scope = sys._getframe(1).f_locals
+
+    def make(function: Callable[..., Any]) -> LaunchableKernel:
+        return LaunchableKernel(function, scope, space=space)
+
+    return make if function is None else make(function)

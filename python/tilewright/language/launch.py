@@ -8,7 +8,7 @@ import ast
 import functools
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -16,7 +16,7 @@ import torch
 
 from .. import switches
 from ..dynamo.dtypes import DTYPE_NAMES, DTYPES
-from . import arrays, gradients, operators
+from . import arrays, gradients, operators, tuning
 from .frontend_names import Capture
 from .interpreter import Order
 from .kernel import Kernel, Specialisation, _typed
@@ -49,15 +49,28 @@ class LaunchableKernel(Kernel):
     specialisation_limit = 64
 
     def __init__(
-        self, function: Callable[..., Any], scope: Mapping[str, Any] | None = None, name: str | None = None
+        self,
+        function: Callable[..., Any],
+        scope: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        space: Mapping[str, Iterable[Any]] | None = None,
     ) -> None:
         super().__init__(function, scope)
         self.name = name or self.name
+        if space is not None:
+            self.parameters = tuning.declared(self, space)
         self.operator_name = operators.claim(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
             return operators.call_in_trace(self, args, kwargs)
+        tuned = self._tuned
+        if tuned is not None:
+            try:
+                more = tuned.remembered[tuned.key(*args, **kwargs)]
+            except (KeyError, TypeError, AttributeError):
+                more = tuned.constants(args, kwargs)
+            return self._launcher(*args, **kwargs, **more)
         return self._launcher(*args, **kwargs)
 
     # -- what a user may ask ---------------------------------------------------------------------------------------------
@@ -78,8 +91,9 @@ class LaunchableKernel(Kernel):
         return len(self.compiled)
 
     def clear(self) -> None:
-        """Forgets all specialisations."""
+        """Forgets all specialisations. Saved results of `tune` are read again."""
         self._launcher.clear()
+        tuning.forget(self)
 
     def compile(self, *args: Any, device: str = "cpu", **kwargs: Any) -> Compiled:
         """Compiles for arguments of a kind, ahead of the first call.
@@ -138,6 +152,38 @@ class LaunchableKernel(Kernel):
         values = self._converted(self._bind(args, kwargs))
         self._check_arguments(values)
         return verification.verify(self._program_of(values), self._with_outputs(values), level=level)
+
+    # -- tuning --------------------------------------------------------------------------------------------------------------
+
+    def tune(self, *args: Any, rounds: int = 7, **kwargs: Any) -> tuning.Tuning:
+        """Measures a call for each member of the declared space, in turns, and keeps which is fastest for this machine, the dtypes and sizes of this
+        kind. Takes what a call takes and leaves it unchanged; constants that are given stay as they are. Members that do not compile or give another result are
+        told in a warning. The result is a tuning.Tuning: `best`, `members` with their seconds, `file`."""
+        self._require_space("tune")
+        return tuning.tune(self, args, kwargs, rounds)
+
+    def tuned(self, *args: Any, **kwargs: Any) -> tuning.Choice:
+        """Which constants of the declared space a call with these arguments uses and why, as a tuning.Choice: `constants`, `source` ("given", "saved" or
+        "default"), `reason`."""
+        self._require_space("tuned")
+        return tuning.choice(self, args, kwargs)
+
+    @functools.cached_property
+    def _tuned(self) -> tuning.Tuned | None:
+        """What chooses constants that calls leave out; None where nothing is saved, and defaults hold."""
+        if not any(p.space for p in self.parameters) or not tuning.store_of(self).results:
+            return None
+        return tuning.Tuned(self)
+
+    def _require_space(self, what: str) -> None:
+        if not any(p.space for p in self.parameters):
+            constant = next((p for p in self.parameters if p.kind == "const"), None)
+            name = "BLOCK" if constant is None else constant.name
+            self.fail(
+                f"{self.name}.{what}: the kernel declares no space",
+                constant,
+                f'@tw.kernel(space={{"{name}": (32, 64, None)}}), where {name} is a tw.const',
+            )
 
     # -- looking at it -----------------------------------------------------------------------------------------------------
 
@@ -347,10 +393,14 @@ class LaunchableKernel(Kernel):
 
         check.check_or_raise(self._program_of(values), self._with_outputs(values))
 
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], complete: bool = True) -> list[Any]:
-        """One value per parameter; None for outputs that are left out, and for others only if not `complete`."""
+    def _bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], complete: bool = True, settled: bool = True
+    ) -> list[Any]:
+        """One value per parameter; None for outputs that are left out, and for others only if not `complete`. Tuned constants that are left out
+        are what a call uses, or tuning.LEFT_OUT if not `settled`."""
         rest = dict(kwargs)
         values: list[Any] = []
+        left_out = False
         positional = [p for p in self.parameters if not p.keyword_only]
         if len(args) > len(positional):
             self.fail(
@@ -365,6 +415,8 @@ class LaunchableKernel(Kernel):
                 value = args[i]
             elif p.name in rest:
                 value = rest.pop(p.name)
+            elif p.space:
+                value, left_out = tuning.LEFT_OUT, True
             elif p.default is not NO_DEFAULT:
                 value = p.default
             elif complete and p.kind != "out":
@@ -375,7 +427,7 @@ class LaunchableKernel(Kernel):
             values.append(value)
         if rest:
             self.fail(f"{self.name} has no parameter {min(rest)}", None, self._usage())
-        return values
+        return tuning.settle(self, values) if left_out and settled else values
 
     def _usage(self) -> str:
         return f"{self.name}({', '.join(p.name if p.default is NO_DEFAULT else f'{p.name}={p.default!r}' for p in self.parameters)})"

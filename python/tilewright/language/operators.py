@@ -8,7 +8,7 @@ Overloads, all with arguments named as the kernel's parameters:
 
 `NAME__differentiated` has the same overloads and is autograd's, for nobody else.
 
-Where no input says what size or dtype an output has, `functional` takes them as `size_K` and `dtype_T`, and the others are given their outputs. A constant has the type of its default (bool,
+Where no input says what size or dtype an output has, `functional` takes them as `size_K` and `dtype_T`, and the others are given their outputs. A constant has the type of its default and its space (bool,
 int, float, str); others are given as text: what Python writes for it ("(1, 2)", "None") or "tw.f32".
 
 What runs is registered in C++ (lib/Torch/KernelOperator.cpp); here are the schema, the fake implementation, and the door to gradients.py.
@@ -152,7 +152,8 @@ def free(kernel: LaunchableKernel) -> Free | None:
 
 def constant_type(p: Parameter) -> str:
     """The schema's type of a constant; "text" for those that are given as text."""
-    return type(p.default).__name__ if type(p.default) in (bool, int, float, str) else "text"
+    kinds = {type(value) for value in (p.default, *p.space)}
+    return type(p.default).__name__ if len(kinds) == 1 and kinds <= {bool, int, float, str} else "text"
 
 
 def encode_constant(kernel: LaunchableKernel, p: Parameter, value: Any) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 from . import arithmetic, promotion, sizes
 from .arguments import axes_argument, axis_argument, flag_argument
 from .arithmetic import is_size, plain
-from .builder import Builder, Tile, active, describe, show_size
+from .builder import Builder, Tile, active, describe, show_size, show_tile
 from .ops_tile import reshape
-from .registry import method
+from .registry import builtin, method
 from .sizes import ONE, Size, size
-from .types import f32, i64
+from .types import bool_, f32, i64
 
 
 def reduce(kind: str, x: Any, axis: Any, keepdims: bool) -> Tile:
@@ -148,6 +148,105 @@ def cummax(x: Any, axis: int = -1) -> Any:
 def cummin(x: Any, axis: int = -1) -> Any:
     """The smallest element so far along an axis."""
     return _scan("min", "cummin", x, axis)
+
+
+@builtin
+def associative_scan(x: Any, combine: Any, axis: int = -1) -> Any:
+    """Inclusive scan along an axis: element t of the result is elements 0 .. t of x, combined. `combine(a, b)` is an associative function of tiles, a
+    helper or a function such as tw.maximum, that works element by element. x may be a tuple of tiles of one shape; combine then takes and returns
+    tuples. Doubles the distance in each of ceil(log2(n)) steps, so floats are combined in another order than one by one."""
+    b = active("associative_scan")
+    many = isinstance(x, tuple)
+    tiles = [b.value(t) for t in (x if many else (x,))]
+    if not tiles:
+        b.fail("tw.associative_scan of no tile", "a tile, or a tuple of tiles")
+    tiles = [b.cast(t, t.dtype, weak=False) for t in tiles]
+    along = axis_argument(b, tiles[0], axis, "tw.associative_scan")
+    shape = tiles[0].shape
+    for t in tiles:
+        if not b.same_shape(t.shape, shape):
+            b.fail(
+                f"tw.associative_scan of tiles of several shapes: {show_tile(tiles[0])} and {show_tile(t)}",
+                "tiles of one shape: tw.broadcast_to(x, shape)",
+            )
+    length = shape[along]
+    results = [b.fresh(t.dtype, shape) for t in tiles]
+    statement: dict[str, Any] = {"op": "while"}
+    first, stop = b.constant(1, i64), b.cast(b.size_value(length), i64)
+    distance = b.fresh(i64, ())
+    args = [b.fresh(t.dtype, shape) for t in tiles]
+    b.open_block()
+    statement["cond"] = b.emit("lt", (distance, stop), bool_, ()).id
+    statement["condition"] = b.close_block()
+    b.guards.append(statement)
+    b.open_block()
+    step = b.to_size(distance, "the distance of tw.associative_scan", end=length, name="distance")
+
+    def part(t: Tile, begin: Any, count: Any) -> Tile:
+        entries = [(begin if d == along else 0, [(d, 1)]) for d in range(len(shape))]
+        return b.view(t, tuple(count if d == along else s for d, s in enumerate(shape)), entries)
+
+    earlier = [part(t, 0, length - step) for t in args]
+    later = [part(t, step, length - step) for t in args]
+    begun = len(b.blocks[-1])
+    made = b.call(combine, [tuple(earlier), tuple(later)] if many else [earlier[0], later[0]], {})
+    _refuse_neighbours(b, b.blocks[-1][begun:])
+    following = []
+    for old, new in zip(args, _combined(b, made, later, many), strict=True):
+        following.append(b.emit("concat", (part(old, 0, step), new), old.dtype, shape, axis=along))
+    twice = b.emit("add", (distance, distance), i64)
+    b.guards.pop()
+    carried = [{"init": first.id, "arg": distance.id, "next": twice.id, "result": b.fresh(i64, ()).id}]
+    for t, arg, new, result in zip(tiles, args, following, results, strict=True):
+        carried.append({"init": t.id, "arg": arg.id, "next": new.id, "result": result.id})
+    statement.update(carried=carried, body=b.close_block(), loc=b.place())
+    b.append(statement)
+    return tuple(results) if many else results[0]
+
+
+#: Operations by which an element of a result depends on other elements, or on its place.
+_NOT_ELEMENTWISE = {"reduce", "matmul", "scan", "sort", "concat", "reshape", "iota", "load", "store", "atomic_add"}
+
+
+def _refuse_neighbours(b: Builder, statements: list[dict[str, Any]]) -> None:
+    """Refuses what the function of a scan does if it is not element by element: a step has tiles of another length, and other elements in them."""
+    for s in statements:
+        for key in ("condition", "body", "then", "else"):
+            _refuse_neighbours(b, s.get(key, []))
+        moves = s["op"] == "view" and b.shapes[s["args"][0]] != ()  # numbers are broadcast
+        if moves or s["op"] in _NOT_ELEMENTWISE:
+            what = "moves elements of a tile" if moves else f"uses {s.get('kind', s['op'])}"
+            b.fail(
+                f"the function of tw.associative_scan {what}: it works element by element",
+                "arithmetic on its arguments, and other dimensions as further tiles of a tuple",
+            )
+
+
+def _combined(b: Builder, made: Any, like: list[Tile], many: bool) -> list[Tile]:
+    """What the function of a scan returns, if it has the shapes and dtypes of what it is given."""
+    if many and not (isinstance(made, tuple) and len(made) == len(like)):
+        b.fail(
+            f"the function of tw.associative_scan returns {describe(made)} for tuples of {len(like)} tiles",
+            f"a tuple of {len(like)} tiles",
+        )
+    values = []
+    for old, new in zip(like, made if many else (made,), strict=True):
+        if isinstance(new, (int, float)) or (isinstance(new, Tile) and new.weak):
+            new = arithmetic.assigned(b, new, old.dtype, "what the function of tw.associative_scan returns")
+        if not isinstance(new, Tile):
+            b.fail(f"the function of tw.associative_scan returns {describe(new)}", "a tile as it is given")
+        if new.dtype != old.dtype:
+            b.fail(
+                f"the function of tw.associative_scan returns {new.dtype.name} for {old.dtype.name}",
+                f".to(tw.{old.dtype.name}) on what it returns, or tw.{new.dtype.name} before the scan",
+            )
+        if not b.broadcasts(new.shape, old.shape):
+            b.fail(
+                "the function of tw.associative_scan changes the shape of what it is given: it works element by element",
+                "a tile of the shape that it is given",
+            )
+        values.append(b.broadcast(new, old.shape))
+    return values
 
 
 @method

@@ -27,12 +27,13 @@ class TensorSpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `type` is a TensorType, a ScalarType, or `tw.const`."""
+    """One parameter. `type` is a TensorType, a ScalarType, or `tw.const`. `space`: what `kernel.tune` tries for a constant."""
 
     name: str
     type: Any
     default: Any = NO_DEFAULT
     keyword_only: bool = False
+    space: tuple[Any, ...] = ()
 
     @property
     def kind(self) -> str:
