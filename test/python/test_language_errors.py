@@ -2297,6 +2297,25 @@ def function_of_torch_that_is_not_there():
     return k
 
 
+@refused("torch.nn.functional.softmax cannot be called", "torch.nn.functional.softmax(X[:], 0)", "tw.max(x, axis=1")
+def python_function_of_torch():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        Y[:] = torch.nn.functional.softmax(X[:], 0)
+
+    return k
+
+
+@refused("the parameter X has no attribute size", "X.size", "X.shape")
+def size_of_a_parameter():
+    @tw.kernel
+    def k(X: tw.In[f32, M], Y: tw.Out[f32, M]):
+        for i in tw.parallel(X.size(0)):  # type: ignore[attr-defined]
+            Y[i] = X[i]
+
+    return k
+
+
 @refused("math.fabs of a run-time value", "math.fabs(X[0])", "tw.abs(x)")
 def function_of_math_at_run_time():
     @tw.kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import types
 from collections.abc import Callable
 from functools import lru_cache
@@ -46,6 +47,10 @@ _UNSUPPORTED: dict[type, tuple[str, str]] = {
     ast.NamedExpr: ("`:=`", "an assignment before the expression"),
     ast.Starred: ("`*` in an expression", "the items written out"),
 }
+
+
+#: Their Python functions are no helpers.
+_LIBRARIES = ("torch", "numpy", "triton", "jax")
 
 
 class Poison:
@@ -335,7 +340,7 @@ class Expressions:
                 f"the parameter {base.name} has no attribute {name}",
                 f"{whole}.{name}, of a tile"
                 if name in METHODS or name == "T"
-                else NAMES.get(name)
+                else re.sub(r"\bx\b", base.name, NAMES.get(name, ""))
                 or f"{base.name}.shape, {base.name}.dtype, {base.name}.ndim, or {whole} for a tile",
             )
         if is_size(base) and name in ("start", "size", "stop"):  # an axis with tile=1 is its index
@@ -447,7 +452,8 @@ class Expressions:
         if isinstance(function, FunctionType):
             if function in BUILTINS:
                 return self._call_builtin(function, args, keywords)
-            return self.inline(function, args, keywords)
+            if (function.__module__ or "").partition(".")[0] not in _LIBRARIES:
+                return self.inline(function, args, keywords)
         if isinstance(function, DType):
             if len(args) != 1 or keywords:
                 self.fail(f"{function} takes one value", "x.to(dtype)")

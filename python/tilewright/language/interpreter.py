@@ -237,9 +237,13 @@ class Interpreter:
         value = int(self.value(statement, statement["value"]).data)
         low, high = (self.size(statement[k]) if statement.get(k) is not None else None for k in ("min", "max"))
         if (low is not None and value < low) or (high is not None and value > high):
-            text = statement.get("message", "a run-time size of {index} is out of range (limit {bound})")
-            bound = 2**63 - 1 if high is None else high + 1 - (low or 0)
-            text = text.replace("{index}", str(value - (low or 0))).replace("{bound}", str(bound))
+            text = statement.get("message", "")
+            if text:
+                marks = {"{index}": value - (low or 0), "{bound}": 2**63 - 1 if high is None else high + 1 - (low or 0)}
+                for mark, number in marks.items():
+                    text = text.replace(mark, str(number))
+            else:
+                text = f"a size or index computed from data is {value}, which must lie in [{low}, {high}]"
             self.observer.data_error(statement, "bound", text)
             value = max(value, low) if low is not None else value
             value = min(value, high) if high is not None else value
