@@ -21,14 +21,14 @@ DTYPES = [
 
 @tw.kernel
 def rows(X: tw.In[T, M, N], V: tw.Out[T, M, K], I: tw.Out[tw.i64, M, K], k: tw.const, largest: tw.const = True):
-    tw.static_assert(K == k)
+    tw.static_assert(k == K)
     for i in tw.parallel(M):
         V[i, :], I[i, :] = tw.topk(X[i, :], k, axis=1, largest=largest)
 
 
 @tw.kernel
 def columns(X: tw.In[T, N, M], V: tw.Out[T, K, M], I: tw.Out[tw.i64, K, M], k: tw.const, largest: tw.const = True):
-    tw.static_assert(K == k)
+    tw.static_assert(k == K)
     for i in tw.parallel(M):
         V[:, i], I[:, i] = tw.topk(X[:, i], k, axis=0, largest=largest)
 
