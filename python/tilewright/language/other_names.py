@@ -39,8 +39,8 @@ _MATH = "functions of tw: tw.exp, tw.log, tw.erf, tw.tanh, .."
 NAMES: dict[str, str] = {
     # Kernels and their grid.
     "jit": "@tw.kernel",
-    "autotune": "@tw.kernel alone: the compiler chooses tile sizes; tile=64 in tw.parallel overrides one",
-    "heuristics": "@tw.kernel alone: the compiler chooses tile sizes; tile=64 in tw.parallel overrides one",
+    "autotune": "@tw.kernel(space={...}) and kernel.tune(...); or no tile= at all: the compiler chooses",
+    "heuristics": "tile= left out: the compiler chooses; or @tw.kernel(space={...}) and kernel.tune(...)",
     "Config": "@tw.kernel alone: the compiler chooses tile sizes; tile=64 in tw.parallel overrides one",
     "constexpr": "c: tw.const",
     "program_id": "for i in tw.parallel(M): i is the range of indices of this grid point, and i.start its first",
@@ -152,7 +152,6 @@ NAMES: dict[str, str] = {
     "nan": 'float("nan")',
     # Along dimensions.
     "reduce": "tw.sum, tw.prod, tw.max, tw.min, tw.any or tw.all; for another function a `range` loop that carries",
-    "associative_scan": "tw.cumsum, tw.cumprod, tw.cummax or tw.cummin; for another function a `range` loop that carries",
     "amax": "tw.max(x, axis=1)",
     "amin": "tw.min(x, axis=1)",
     "argsort": "tw.sort(x)[1]",
