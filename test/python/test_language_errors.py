@@ -2809,7 +2809,7 @@ OTHER_NAMES = {
     "cdiv": "tw.parallel",
     "constexpr": "tw.const",
     "jit": "@tw.kernel",
-    "autotune": "tile=64",
+    "autotune": "kernel.tune",
     "debug_barrier": "second kernel",
     "device_print": "tw.print",
     "device_assert": "tw.assert_",
@@ -2826,7 +2826,6 @@ OTHER_NAMES = {
     "bool": "tw.bool_",
     "uint8": "tw.u8",
     "atomic_max": "tw.atomic_add",
-    "associative_scan": "tw.cumsum",
     "libdevice": "tw.exp",
     "numel": "x.shape",
 }
