@@ -220,8 +220,9 @@ private:
   Tensor ownMemory(Builder &builder, Tensor t, const Sizes *wanted, std::set<loop::BufferId> &taken) {
     // Not described: what the entry gives, which is what PyTorch's rules give.
     const Sizes strides = wanted ? *wanted : isNonOverlappingAndDense(t) ? t.strides : loop::contiguousStrides(t.sizes);
-    bool fits = state.module.buffers[t.buffer].kind == loop::Buffer::Temp && t.offset.isConstant(0) && isNonOverlappingAndDense(t) &&
-                state.module.buffers[t.buffer].elements == loop::productOf(t.sizes) && !taken.contains(t.buffer);
+    bool fits = state.module.buffers[t.buffer].kind == loop::Buffer::Temp && t.offset.isConstant(0) &&
+                isNonOverlappingAndDense(t) && state.module.buffers[t.buffer].elements == loop::productOf(t.sizes) &&
+                !taken.contains(t.buffer);
     const bool empty = std::any_of(t.sizes.begin(), t.sizes.end(), [](const SizeExpr &s) { return s.isConstant(0); });
     for (size_t d = 0; d < t.sizes.size(); ++d)
       fits &= empty || t.sizes[d].isConstant(1) || t.strides[d] == strides[d];

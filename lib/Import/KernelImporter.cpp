@@ -1326,7 +1326,8 @@ private:
     if (packed) {
       keys.type = DType::I64;
       Ex position(pool, pool.index(s.axis));
-      keys.expr = (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? kLowHalf - position : position)).get();
+      keys.expr =
+          (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? kLowHalf - position : position)).get();
       materialise(keys);
       if (auto count = s.shape[s.axis].constant(); count && *count <= kMostTurns && !(s.shape[s.axis] == shape[s.axis]))
         return sortFirst(s, source, keys);

@@ -571,13 +571,13 @@ private:
             b.create<arith::SelectOp>(loc, take, position, bestIndex)};
   }
 
-  /// [0, n) in pieces of at most `piece`: sums of floats start anew in each, at what `init` holds for them, so that their
-  /// error grows with n / piece + piece and not with n.
+  /// [0, n) in pieces of at most `piece`: sums of floats start anew in each, at what `init` holds for them, so that
+  /// their error grows with n / piece + piece and not with n.
   SmallVector<Value> inPieces(const SizeExpr &n, int64_t piece, const SmallVector<Accumulator> &sums, ValueRange init,
                               ValueRange carried,
                               llvm::function_ref<SmallVector<Value>(Value begin, Value end, ValueRange)> loop) {
     Value end = e.sizeValue(n);
-    SmallVector<DType> types; // of a value that is the sum of floats; Bool for others
+    SmallVector<DType> types;          // of a value that is the sum of floats; Bool for others
     while (types.size() < init.size()) // the row's values come twice: of wide tiles, and of narrow ones
       for (const Accumulator &sum : sums)
         types.append(isArg(*sum.nest) ? 2 : 1,
@@ -613,10 +613,9 @@ private:
       done = point(init);
     else
       done = scalarLoops(outerRank(), rank - 1, init, [&](ValueRange carried) {
-        return inPieces(group.row.back(), kSummands, sums, init, carried,
-                        [&](Value begin, Value end, ValueRange inner) {
-                          return scalarLoop(rank - 1, begin, end, inner, point);
-                        });
+        return inPieces(
+            group.row.back(), kSummands, sums, init, carried,
+            [&](Value begin, Value end, ValueRange inner) { return scalarLoop(rank - 1, begin, end, inner, point); });
       });
     size_t at = 0;
     for (Accumulator &sum : sums)
@@ -636,9 +635,8 @@ private:
     SmallVector<Value> done = scalarLoops(outerRank(), lastDim, init, [&](ValueRange carried) {
       return inPieces(group.row.back(), kSummands * wide, sums, init, carried,
                       [&](Value begin, Value end, ValueRange values) {
-                        return storingLoops(lastDim, begin, end, members, values, [&](ValueRange inner, bool) {
-                          return body(phase, members, inner);
-                        });
+                        return storingLoops(lastDim, begin, end, members, values,
+                                            [&](ValueRange inner, bool) { return body(phase, members, inner); });
                       });
     });
     size_t half = init.size() / 2, at = 0;

@@ -1,7 +1,7 @@
 //===- Unpacked.cpp - products with few rows, without packing -------------===//
 //
-// Packing reads the right operand, writes it and reads it again: 4 times its bytes with what the cache fetches before it
-// writes. With few rows a product has no other work that counts, so sums along the operand as it lies are faster.
+// Packing reads the right operand, writes it and reads it again: 4 times its bytes with what the cache fetches before
+// it writes. With few rows a product has no other work that counts, so sums along the operand as it lies are faster.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +12,8 @@ namespace tilewright::loop {
 
 namespace {
 
-// Rows from which packing pays. Where k is contiguous in the operand, all rows of the result use one of its rows while it
-// is in L1, at half of the rate of a packed product. Where n is, each row of the result reads all of it from memory.
+// Rows from which packing pays. Where k is contiguous in the operand, all rows of the result use one of its rows while
+// it is in L1, at half of the rate of a packed product. Where n is, each row of the result reads all of it from memory.
 constexpr int64_t kRowsAlongK = 12, kRowsAlongN = 4;
 
 } // namespace

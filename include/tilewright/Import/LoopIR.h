@@ -87,8 +87,9 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// Rewrites the leaves of an expression: each Load, Index and Accumulator is replaced by what the callback gives. nullptr
-/// keeps it as it is, but a Load with the indices of its indirect terms rewritten. Every distinct leaf is asked for once.
+/// Rewrites the leaves of an expression: each Load, Index and Accumulator is replaced by what the callback gives.
+/// nullptr keeps it as it is, but a Load with the indices of its indirect terms rewritten. Every distinct leaf is asked
+/// for once.
 ExprRef rewriteLeaves(ExprPool &pool, ExprRef e, const std::function<ExprRef(ExprRef)> &leaf);
 /// Calls fn on every distinct node, operands first. Indices of indirect accesses count as operands.
 void visit(ExprRef e, const std::function<void(ExprRef)> &fn);

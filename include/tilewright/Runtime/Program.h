@@ -103,8 +103,8 @@ struct KernelStep {
   SizeExpr bytesMoved = 0, flops = 0;
   std::string source;                    // the model's source line or the operator names
   std::vector<ErrorSiteSpec> errorSites; // KernelContext::errorCode - 1 is an index
-  /// What the step has to do with the Attached buffer `attachedBuffer`. Packs: it fills the buffer, is skipped while that
-  /// is valid, and uses its input, constants and the buffer itself only. Packed: it reads the buffer. Unpacked: it
+  /// What the step has to do with the Attached buffer `attachedBuffer`. Packs: it fills the buffer, is skipped while
+  /// that is valid, and uses its input, constants and the buffer itself only. Packed: it reads the buffer. Unpacked: it
   /// computes what Packed steps do from the input as it lies.
   enum Role : uint8_t { Plain, Packs, Packed, Unpacked } role = Plain;
   uint32_t attachedBuffer = 0;

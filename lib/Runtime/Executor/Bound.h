@@ -43,7 +43,7 @@ public:
   const std::vector<int64_t> symbols;
   std::vector<std::variant<BoundKernelStep, BoundExternalStep>> steps;
   std::vector<int64_t> bufferBytes;
-  std::vector<bool> spared; // per buffer: see BufferSpec
+  std::vector<bool> spared;               // per buffer: see BufferSpec
   std::vector<TemporaryPlan> temporaries; // one for all, or one each (TILEWRIGHT_ALLOC=guard)
   std::vector<Digest> recipes;            // per buffer: how it is packed, if it is Attached
   std::vector<bool> tinySegment;          // per step that begins a segment of kernel steps: little work up to its end

@@ -55,7 +55,7 @@ private:
   std::vector<Packing> packed;  // per buffer: what is with an Attached one; empty if there is none
   std::vector<std::pair<const void *, uint64_t>> attachedInputs; // per Attached buffer: address and epoch of its weight
   std::vector<std::shared_ptr<PackedBuffer>> inUse;              // kept copies
-  std::vector<PackedHere> packing;                                // copies that this call makes
+  std::vector<PackedHere> packing;                               // copies that this call makes
 };
 
 } // namespace tilewright
