@@ -67,10 +67,13 @@ SizeExpr packedBytes(const MatrixShape &shape, const SizeExpr &k, const SizeExpr
   return packedElements(shape, k, n) * SizeExpr(static_cast<int64_t>(sizeOf(shape.panel)));
 }
 
+// Panels come from memory once for so many rows.
+static constexpr unsigned kRowsOfBlock = 96;
+
 ContractBlocks planContract(const MatrixShape &shape, const SizeExpr &m, const SizeExpr &n, const SizeExpr &k,
                             unsigned threads) {
   // Equal row blocks, each a multiple of MR but for the last.
-  const SizeExpr rows = shape.rows, width = shape.width, target = int64_t(shape.rows) * 8;
+  const SizeExpr rows = shape.rows, width = shape.width, target = int64_t(kRowsOfBlock / shape.rows * shape.rows);
   const SizeExpr points = int64_t(threads) * 8;
   SizeExpr wantedRowBlocks = SizeExpr::max(SizeExpr::ceildiv(m, target), 1);
   SizeExpr mc = SizeExpr::max(SizeExpr::ceildiv(SizeExpr::ceildiv(m, wantedRowBlocks), rows) * rows, rows);
