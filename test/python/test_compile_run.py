@@ -122,6 +122,16 @@ def test_products_with_few_rows_and_with_many(device, dtype):
         torch.testing.assert_close(r, e, rtol=tolerance, atol=tolerance * 8, msg=lambda text, m=m: f"{m} rows: {text}")
 
 
+def test_repeated_calls_give_the_same_bits(device):
+    linear = nn.Linear(300, 40).to(device)
+    compiled = torch.compile(linear, backend="tilewright")
+    with torch.no_grad():
+        for rows in (3, 30):
+            x = torch.randn(rows, 300, device=device)
+            first = compiled(x).clone()
+            assert all(torch.equal(compiled(x), first) for _ in range(4))
+
+
 def test_empty_tensors(device):
     compare(lambda a, b: a @ b + 1, torch.empty(4, 0), torch.empty(0, 3), device=device)
     compare(lambda a: (a.sum(0), a * 2), torch.empty(0, 5), device=device)

@@ -59,7 +59,7 @@ struct BufferSpec {
   SizeExpr bytes;
   uint32_t firstStep = 0, lastStep = 0; // Temp: inclusive
   uint32_t attachedTo = 0;              // Attached: index of the input it is derived from
-  /// Attached: not 0 where packing for a single call does not pay. Then a call that may not keep the packed copy leaves
+  /// Attached: not 0 where packing for a single call does not pay. Then a call with a weight of unknown epoch leaves
   /// the buffer without memory, and runs Unpacked steps in the place of Packs and Packed ones.
   SizeExpr spared = 0;
 };

@@ -80,7 +80,7 @@ void CallFrame::allocate(TemporaryBlocks &blocks, Stream *stream, const std::wea
       auto buffer = std::make_shared<PackedBuffer>(blocks.memory, bytes);
       pointers[i] = buffer->data();
       packing.push_back({key, std::move(buffer)});
-    } else if (bound->spared[i]) {
+    } else if (bound->spared[i] && epoch == 0) { // else later calls have a copy: all are to add in the same order
       packed[i] = Spared;
     } else {
       pointers[i] = blocks.allocate(bytes, Purpose::Packed);
