@@ -1,6 +1,6 @@
 """The gallery beside what the machine can do and beside PyTorch, in turns, in one process.
 
-    python bench/kernels.py [NAME...] [--threads N] [--turns N] [--inductor] [--cpu-time] [--markdown FILE]
+    python bench/kernels.py [NAME...] [--dtypes DTYPE...] [--threads N] [--turns N] [--inductor] [--cpu-time] [--overheads] [--markdown FILE]
 
 Limits are measured, not looked up (bench/roof.cpp): for kernels that move bytes a loop written by hand over the very buffers, for kernels that
 multiply a loop of fused multiply-adds on registers. A ratio is the median over turns of one time by another that was taken next to it;
@@ -223,6 +223,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--inductor", action="store_true", help="compile the peers with Inductor too (slow to start)")
     parser.add_argument("--cpu-time", action="store_true", help="one thread, its processor time")
+    parser.add_argument("--dtypes", nargs="*", help="only these (float32, bfloat16, ..)")
+    parser.add_argument("--overheads", action="store_true", help="what calls cost too, where names are given")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the tables to this file too")
     options = parser.parse_args()
     if options.cpu_time:
@@ -242,12 +244,13 @@ def main() -> None:
             continue
         for sizes in case.bench:
             for dtype in case.dtypes[:1] if case.flops is None else case.dtypes:
-                if dtype in (torch.float16, torch.float64):
+                name_of_dtype = str(dtype).removeprefix("torch.")
+                if name_of_dtype in ("float16", "float64") or name_of_dtype not in (options.dtypes or [name_of_dtype]):
                     continue
                 rows.append(measure(case, sizes, dtype, roof, options))
                 print(rows[-1], flush=True)
     text = table(rows)
-    if not options.names:
+    if options.overheads or not options.names:
         text += "\n\n" + "\n".join(f"- {what}: {cost}" for what, cost in overheads())
     print(text)
     if options.markdown:
