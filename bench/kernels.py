@@ -84,6 +84,7 @@ def turns(functions: dict[str, Callable[[], Any]], count: int) -> dict[str, list
     """Seconds of a call, turn by turn. Short calls are repeated within a turn; what takes 20 times ours and more gets two turns."""
 
     def seconds(function: Callable[[], Any], repeats: int) -> float:
+        time.sleep(0.01)  # threads of what ran before stop spinning
         start = now()
         for _ in range(repeats):
             function()

@@ -47,9 +47,6 @@ struct NotRaised {
 /// Computing a value again costs less than memory up to here, in rough vector instructions.
 constexpr unsigned kCheap = 4;
 
-/// So many elements of a sorted dimension are searched for one after another; for more, all are counted.
-constexpr int64_t kMostTurns = 32;
-
 bool isHalf(DType type) { return type == DType::BF16 || type == DType::F16; }
 
 class KernelBuilder {
@@ -1329,7 +1326,7 @@ private:
       keys.expr =
           (orderOf(Ex(pool, source.expr)) * (int64_t(1) << 32) + (s.descending ? kLowHalf - position : position)).get();
       materialise(keys);
-      if (auto count = s.shape[s.axis].constant(); count && *count <= kMostTurns && !(s.shape[s.axis] == shape[s.axis]))
+      if (!(s.shape[s.axis] == shape[s.axis]))
         return sortFirst(s, source, keys);
     }
     Access mine = keys.expr->access, other = mine;
