@@ -41,12 +41,12 @@ class Roof:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self.library = ctypes.CDLL(str(BUILD / "bench/libroof.so"))
-        self.library.roof_fma.restype = ctypes.c_double
-        self.library.roof_fma.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_double]
-        self.library.roof_stream.restype = None
+        self.loops = ctypes.CDLL(str(BUILD / "bench/libroof.so"))
+        self.loops.roof_fma.restype = ctypes.c_double
+        self.loops.roof_fma.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_double]
+        self.loops.roof_stream.restype = None
         pointers = ctypes.POINTER(ctypes.c_void_p)
-        self.library.roof_stream.argtypes = [
+        self.loops.roof_stream.argtypes = [
             pointers,
             ctypes.c_int,
             pointers,
@@ -58,7 +58,7 @@ class Roof:
 
     def fma(self, bf16: bool = False) -> float:
         """FLOP/s."""
-        return float(self.library.roof_fma(self.threads, int(bf16), 0.02)) * 1e9
+        return float(self.loops.roof_fma(self.threads, int(bf16), 0.02)) * 1e9
 
     def stream(self, reads: list[torch.Tensor], writes: list[torch.Tensor], past: bool) -> Callable[[], None]:
         """Reads and writes tensors of several sizes: as many side by side as there are bytes left in."""
@@ -75,7 +75,7 @@ class Roof:
 
         def run(_alive: tuple[list[torch.Tensor], ...] = (reads, writes)) -> None:
             for r, rn, w, wn, n in parts:
-                self.library.roof_stream(r, rn, w, wn, n, self.threads, int(past and aligned))
+                self.loops.roof_stream(r, rn, w, wn, n, self.threads, int(past and aligned))
 
         return run
 
